@@ -1,0 +1,1 @@
+"""Text to vectors: the models, and the tables that hold what they made."""

@@ -1,0 +1,1 @@
+"""Thin faces over the service: they parse, call and print."""

@@ -1,0 +1,1 @@
+"""The job ledger: leases on rows, decided by the database's clock."""

@@ -1,0 +1,1 @@
+"""Session outputs and the memories derived from them."""

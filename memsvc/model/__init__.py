@@ -1,0 +1,1 @@
+"""Values that travel between the floors. Frozen, built once at the edge, then trusted."""

@@ -1,0 +1,1 @@
+"""Work that spans several stores: import, embedding, the worker."""
