@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Protocol
 
+from memsvc.errors import WrongUse
+
+# A plain list: HalfVector and Vector of pgvector take it as it is, callers need no numpy, and an array handed to
+# psycopg by mistake would quietly travel as `vector` where the column is a `halfvec`.
 Vector = list[float]
 Span = tuple[int, int]
+
+_HASH_NAME = re.compile(r"hash:([1-9][0-9]{0,4})")
 
 
 class Embedder(Protocol):
     """
     Turns texts into vectors of unit length, so that the inner product is the cosine.
 
-    `model` names what made the vectors, so that vectors of different models never meet: model, variant and, where
-    it matters, its settings. `dimension` is the vectors' length, `max_tokens` the model's window.
+    Every text gives a vector: one longer than the window is cut at its end, an empty one has a vector too. May be
+    used from several threads at once.
     """
 
-    model: str
-    dimension: int
-    max_tokens: int
+    @property
+    def model(self) -> str:
+        """What made the vectors, so that those of different models never meet: model, variant and settings."""
+        ...
+
+    @property
+    def dimension(self) -> int:
+        """The length of every vector."""
+        ...
+
+    @property
+    def max_tokens(self) -> int:
+        """The model's window in tokens, its own special tokens counted."""
+        ...
 
     def embed_passages(self, texts: Sequence[str]) -> list[Vector]:
         """Vectors of stored texts, in their order."""
@@ -29,14 +47,39 @@ class Embedder(Protocol):
         """The vector of a question; some models prefix it."""
         ...
 
-    def spans(self, text: str, *, room: int = 0) -> list[Span]:
+    def spans(self, text: str, *, room: int = 0, limit: int | None = None) -> list[Span]:
         """
         Character ranges (end excluded) that cover the text and each fit the model's window, less `room` tokens.
 
-        A text that fits gives one span; an empty one gives none. Spans do not overlap and leave out only white space.
+        A text that fits gives one span, unless it takes over 80 characters to the token; a blank one gives none.
+        Spans are in order, do not overlap and leave out only white space. `limit` asks for the first so many, which
+        saves the time that the rest of a long text would take; None asks for all.
+
+        Raises:
+            WrongUse: `room` leaves next to nothing of the window.
         """
         ...
 
     def count_tokens(self, text: str) -> int:
         """How many of the window's tokens the text takes, special tokens not counted."""
         ...
+
+
+def load(name: str, *, threads: int = 1) -> Embedder:
+    """
+    The embedder of that name: `builtin`, or `hash:<dimension>`, which knows no meaning and is for tests.
+
+    Cheap: a model is read at its first use. `threads` is how many one embedding may use.
+
+    Raises:
+        WrongUse: the name is not one of these.
+    """
+    if name == "builtin":
+        from memsvc.embedding.builtin import BuiltinEmbedder
+
+        return BuiltinEmbedder(threads=threads)
+    if hashing := _HASH_NAME.fullmatch(name):
+        from memsvc.embedding.hashing import HashingEmbedder
+
+        return HashingEmbedder(int(hashing[1]))
+    raise WrongUse(f"no embedder is called {name!r}", mend="choose builtin, or hash:<dimension> for tests")

@@ -21,8 +21,8 @@ class ThreadRow:
     One session's metadata.
 
     `found_in` says how it is known: `state` (a row of Codex's threads table), `summary` (the header of a file in
-    rollout_summaries/) or `front_matter` (only the cwd, from raw_memory). `columns` holds the exported columns by their
-    own names, times in seconds turned into datetimes, `*_ms` left as numbers; `extra` holds columns that are not known.
+    rollout_summaries/) or `front_matter` (at most the cwd, from raw_memory). `columns` holds the exported columns by
+    their own names, times in seconds turned into datetimes, `*_ms` left as numbers; `extra` holds those not known.
     """
 
     thread_id: str
@@ -36,8 +36,8 @@ class OutputRow:
     """
     One row of Codex's stage1_outputs, column for column.
 
-    `store` is the database it came from: `state_5`, `v1` (memories_1) or `v2` (memories_v2_1), where raw_memory is empty.
-    A None usage_count means never cited. `selected_for_phase2` keeps the exported number.
+    `store` is the database it came from: `state_5`, `v1` (memories_1) or `v2` (memories_v2_1), where raw_memory is
+    empty. A None usage_count means never cited. `selected_for_phase2` keeps the exported number.
     """
 
     store: str

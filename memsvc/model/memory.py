@@ -37,8 +37,8 @@ class Statement:
     """
     One statement found in a session output.
 
-    `text` is what is recalled; `context` says what it is about (description, task), is searched and embedded with the text
-    and shown beside it. `quote` is the user's or a tool's words that the line gives, None when it gives none.
+    `text` is what is recalled; `context` says what it is about (description, task), is searched and embedded with the
+    text and shown beside it. `quote` is the user's or a tool's words that the line gives, None when it gives none.
     """
 
     text: str

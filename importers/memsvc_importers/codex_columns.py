@@ -1,0 +1,151 @@
+"""What a column may hold, and how an exported row becomes values or the reason why it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from memsvc.model.export import Scalar
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST = -62_135_596_800  # 0001-01-01 in seconds
+_LAST = 253_402_300_799  # 9999-12-31 in seconds
+_SHOWN = 80  # characters of a value in a reason
+
+
+class Text(bytes):
+    """A TEXT value, byte for byte. A BLOB comes as plain bytes."""
+
+
+Raw = bytes | int | float | None
+
+
+class Unfit(Exception):
+    """The row does not fit its table; the message says why."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column, what turns its exported value into ours, and whether it may be NULL."""
+
+    name: str
+    convert: Callable[[Raw], object]
+    null: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """
+    A table of an export.
+
+    A database without one of the `required` columns does not have the table. `absent` holds what takes the place of the
+    other columns where the table lacks them; for those in `assumed`, a person should know. `order` lists columns.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    required: tuple[str, ...]
+    order: tuple[str, ...]
+    absent: Mapping[str, int | None] = field(default_factory=dict)
+    assumed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A row as values by column name, and the columns that the table is not known to have."""
+
+    values: Mapping[str, Any]
+    extra: Mapping[str, Scalar]
+
+
+def fit(table: Table, raw: Mapping[str, Raw]) -> Fitted:
+    """
+    Turn an exported row into values.
+
+    Raises:
+        Unfit: a value is NULL where it must not be, of a wrong type, or an instant that does not exist.
+    """
+    values: dict[str, object] = dict(table.absent)
+    for column in table.columns:
+        if column.name in raw:
+            values[column.name] = _value(column, raw[column.name])
+    known = {column.name for column in table.columns}
+    return Fitted(values, {name: _scalar(value) for name, value in raw.items() if name not in known})
+
+
+def key(table: Table, raw: Mapping[str, Raw]) -> str:
+    """The key of a row as far as it can be shown, parts joined by a slash; '' for NULL."""
+    return "/".join(_shown_key(raw.get(name)) for name in table.key)
+
+
+def text(raw: Raw) -> bytes:
+    """Text or a blob, byte for byte."""
+    if not isinstance(raw, bytes):
+        raise Unfit("holds a number, not text")
+    return bytes(raw)
+
+
+def word(raw: Raw) -> str:
+    """A key, a name or a token: text in UTF-8 that every database can compare."""
+    if not isinstance(raw, Text):
+        raise Unfit(f"holds {shown(raw)}, not text")
+    try:
+        decoded = raw.decode()
+    except UnicodeDecodeError:
+        raise Unfit(f"is not valid UTF-8: {shown(raw)}") from None
+    if "\0" in decoded:
+        raise Unfit(f"contains a NUL character: {shown(raw)}")
+    return decoded
+
+
+def whole(raw: Raw) -> int:
+    """An integer."""
+    if not isinstance(raw, int):
+        raise Unfit(f"holds {shown(raw)}, not an integer")
+    return raw
+
+
+def instant(raw: Raw) -> datetime:
+    """Seconds since 1970, in the years that a datetime has."""
+    seconds = whole(raw)
+    if _LAST < seconds <= _LAST * 1000:
+        raise Unfit(f"holds {seconds}, which looks like milliseconds, not seconds")
+    if not _FIRST <= seconds <= _LAST:
+        raise Unfit(f"holds {seconds}, which is outside the years 1 to 9999")
+    return _EPOCH + timedelta(seconds=seconds)
+
+
+def shown(raw: Raw) -> str:
+    """A value for a person, cut to a bounded length."""
+    if not isinstance(raw, bytes):
+        return repr(raw)
+    kind = "text" if isinstance(raw, Text) else "a blob"
+    start = bytes(raw[: _SHOWN + 1])
+    try:
+        value = repr(start.decode())
+    except UnicodeDecodeError:
+        value = repr(start)
+    return f"{kind} {value if len(value) <= _SHOWN else value[: _SHOWN - 3] + '...'}"
+
+
+def _value(column: Column, raw: Raw) -> object:
+    if raw is None:
+        if column.null:
+            return None
+        raise Unfit(f"{column.name} is NULL")
+    try:
+        return column.convert(raw)
+    except Unfit as unfit:
+        raise Unfit(f"{column.name} {unfit}") from None
+
+
+def _scalar(raw: Raw) -> Scalar:
+    return raw.decode(errors="replace") if isinstance(raw, bytes) else raw
+
+
+def _shown_key(raw: Raw) -> str:
+    # The key of a rejected row goes into a Postgres text column, which takes no NUL.
+    return "" if raw is None else str(_scalar(raw)).replace("\0", "\ufffd")

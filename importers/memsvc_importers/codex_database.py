@@ -1,0 +1,183 @@
+"""One database of an export, opened on its private copy and read row by row."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+
+from memsvc.errors import BadExport
+from memsvc.model.export import Rejected
+from memsvc_importers import codex_columns
+from memsvc_importers.codex_columns import Fitted, Raw, Table, Text, Unfit
+from memsvc_importers.codex_copy import Copied
+from memsvc_importers.codex_tables import JOBS, OUTPUTS, PROGRESS, THREADS
+
+_KNOWN = tuple(table.name for table in (OUTPUTS, JOBS, PROGRESS, THREADS))
+# What quick_check says of values that SQLite would not let in today; the rows are there, and judged one by one.
+_ABOUT_VALUES = re.compile(r"\bvalue in \S|^CHECK constraint failed")
+
+
+class Database:
+    """The tables of one copied database; `warn` takes what a person should know about it."""
+
+    def __init__(self, copied: Copied, store: str, warn: Callable[[str], None]) -> None:
+        self.name = copied.name
+        self.store = store
+        self.lacks_wal = copied.lacks_wal
+        self._warn = warn
+        self._conn = sqlite3.connect(copied.path, isolation_level=None)
+        try:
+            self._conn.text_factory = Text
+            self._conn.execute("pragma trusted_schema = off")
+            self.columns = self._columns()
+            if not copied.settled:
+                warn(f"{self.name} was written to all the time while it was copied: rows may be missing or mixed up")
+            if self.columns:
+                self._check()
+        except sqlite3.DatabaseError as exc:
+            self._conn.close()
+            raise BadExport(f"{self.name} cannot be read as a SQLite database: {exc}") from exc
+
+    def close(self) -> None:
+        """Close the connection; iterators that are still open end with it."""
+        self._conn.close()
+
+    def has(self, table: Table) -> bool:
+        """Whether there is a table of that name, whatever its columns."""
+        return table.name in self.columns
+
+    def has_rows(self, table: Table) -> bool:
+        """Whether there is at least one row; a table too damaged to tell counts as having some."""
+        if not self.has(table):
+            return False
+        try:
+            return bool(self._conn.execute(f"select exists (select 1 from {_quoted(table.name)})").fetchone()[0])  # noqa: S608
+        except sqlite3.DatabaseError:
+            return True
+
+    def read(self, table: Table, *, texts: bool = True) -> Iterator[Fitted | Rejected]:
+        """
+        The rows in the table's order, each as values or with the reason why not; of two with one key the first fits.
+
+        Without `texts`, texts come empty where there are any, so that a large table can be looked over quickly.
+        """
+        if not self._usable(table):
+            return
+        seen: set[tuple[object, ...]] = set()
+        for raw in self._rows(table, texts=texts):
+            try:
+                fitted = codex_columns.fit(table, raw)
+            except Unfit as unfit:
+                yield self._rejected(table, raw, str(unfit))
+                continue
+            key = tuple(fitted.values[name] for name in table.key)
+            if key in seen:
+                yield self._rejected(table, raw, "another row with the same key came before")
+                continue
+            seen.add(key)
+            yield fitted
+
+    def start_of_memory(self, thread_id: str, length: int) -> bytes:
+        """The first bytes of a session's raw_memory; nothing where there is none."""
+        if not {"thread_id", "raw_memory"} <= set(self.columns.get("stage1_outputs", ())):
+            return b""
+        query = "select substr(cast(raw_memory as blob), 1, ?) from stage1_outputs where thread_id = ?"
+        with suppress(sqlite3.DatabaseError):
+            for (start,) in self._conn.execute(query, (length, thread_id)):
+                return bytes(start or b"")
+        return b""
+
+    def _columns(self) -> Mapping[str, tuple[str, ...]]:
+        """The columns of every known table; a name that is not UTF-8 cannot be asked for and is left out."""
+        there = {bytes(name) for (name,) in self._conn.execute("select name from sqlite_master where type = 'table'")}
+        self.is_blank = not there
+        return {name: self._columns_of(name) for name in _KNOWN if name.encode() in there}
+
+    def _columns_of(self, table: str) -> tuple[str, ...]:
+        names: list[str] = []
+        for row in self._conn.execute(f"pragma table_info({_quoted(table)})"):
+            with suppress(UnicodeDecodeError):
+                names.append(row[1].decode())
+        return tuple(names)
+
+    def _check(self) -> None:
+        try:
+            found = [
+                bytes(line).decode(errors="replace") for (line,) in self._conn.execute("pragma quick_check(10000)")
+            ]
+        except sqlite3.DatabaseError as exc:
+            found = [str(exc)]
+        damage = [line for line in found if line != "ok" and not _ABOUT_VALUES.search(line)]
+        if damage:
+            first = " ".join(damage[0].split())[:200]
+            cause = "; its -wal file is not there: copy both" if self.lacks_wal else ""
+            self._warn(f"{self.name} is damaged ({first}): only the rows that can still be read are taken{cause}")
+
+    def _usable(self, table: Table) -> bool:
+        if not self.has(table):
+            return False
+        there = set(self.columns[table.name])
+        missing = [name for name in table.required if name not in there]
+        if missing:
+            self._warn(f"{self.name}: table {table.name} has no column {', '.join(missing)} and was skipped")
+        for name in table.assumed:
+            if name not in there and not missing:
+                self._warn(f"{self.name}: table {table.name} has no column {name}; {table.absent[name]} is assumed")
+        return not missing
+
+    def _rows(self, table: Table, *, texts: bool) -> Iterator[Mapping[str, Raw]]:
+        # Sorting numbers and fetching one row at a time keeps the texts out of SQLite's sorter, and loses to a damaged
+        # page only the rows that lie on it.
+        names = self.columns[table.name]
+        columns = ", ".join(_quoted(name) if texts else _without_text(table, name) for name in names)
+        query = f"select {columns} from {_quoted(table.name)} where rowid = ?"  # noqa: S608
+        lost, why = 0, ""
+        for rowid in self._rowids(table):
+            try:
+                found = self._conn.execute(query, (rowid,)).fetchone()
+            except sqlite3.DatabaseError as exc:
+                _not_misuse(exc)
+                lost, why = lost + 1, str(exc)
+            else:
+                if found is not None:
+                    yield dict(zip(names, found, strict=True))
+        if lost:
+            self._warn(f"{self.name}: {lost} rows of {table.name} could not be read: {why}")
+
+    def _rowids(self, table: Table) -> list[int]:
+        name = _quoted(table.name)
+        order = ", ".join(_quoted(column) for column in table.order if column in self.columns[table.name])
+        with suppress(sqlite3.DatabaseError):
+            # An index that lags behind its table, as in a torn copy, would hide rows.
+            ordered = f"select rowid from {name} not indexed order by {order}, rowid"  # noqa: S608
+            return [rowid for (rowid,) in self._conn.execute(ordered)]
+        rowids: list[int] = []
+        try:
+            rowids.extend(rowid for (rowid,) in self._conn.execute(f"select rowid from {name} not indexed"))  # noqa: S608
+        except sqlite3.DatabaseError as exc:
+            _not_misuse(exc)
+            self._warn(f"{self.name}: table {table.name} breaks off after {len(rowids)} rows: {exc}")
+        return rowids
+
+    def _rejected(self, table: Table, raw: Mapping[str, Raw], reason: str) -> Rejected:
+        values = {name: bytes(value) if isinstance(value, Text) else value for name, value in raw.items()}
+        return Rejected(self.store, table.name, codex_columns.key(table, raw), reason, values)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _without_text(table: Table, name: str) -> str:
+    column = _quoted(name)
+    if any(known.name == name and known.convert is codex_columns.text for known in table.columns):
+        return f"case when typeof({column}) in ('text', 'blob') then '' else {column} end"
+    return column
+
+
+def _not_misuse(exc: sqlite3.DatabaseError) -> None:
+    """A closed connection is a mistake of the caller, not damage in the export."""
+    if isinstance(exc, sqlite3.ProgrammingError):
+        raise exc

@@ -1,0 +1,56 @@
+"""Sessions: rows of Codex's threads table, and what else is known of those that have none."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from memsvc.model.export import Rejected, ThreadRow
+from memsvc_importers import codex_markdown
+from memsvc_importers.codex_database import Database
+from memsvc_importers.codex_markdown import Header
+from memsvc_importers.codex_tables import THREADS
+
+_HOME = re.compile(r"(?s)(.+)[\\/](?:archived_)?sessions[\\/]")
+
+
+def in_state(state: Database | None) -> Iterator[ThreadRow | Rejected]:
+    """The rows of the threads table, by id."""
+    if state is None:
+        return
+    for row in state.read(THREADS):
+        if isinstance(row, Rejected):
+            yield row
+        else:
+            thread_id: str = row.values["id"]
+            yield ThreadRow(thread_id, "state", {**row.values, "id": thread_id.encode()}, row.extra)
+
+
+def elsewhere(
+    thread_ids: Iterable[str], headers: Mapping[str, Header], databases: Sequence[Database]
+) -> Iterator[ThreadRow]:
+    """One row for each of the ids, from the header of its rollout summary or else from its raw memory."""
+    for thread_id in sorted(thread_ids):
+        if found := headers.get(thread_id):
+            yield ThreadRow(thread_id, "summary", found.columns)
+        else:
+            yield ThreadRow(thread_id, "front_matter", _from_memory(thread_id, databases))
+
+
+def home(rollout_paths: Iterable[object]) -> str | None:
+    """The folder that most rollout paths lie in, which is the Codex home on the machine that wrote them."""
+    homes = Counter(found for path in rollout_paths if isinstance(path, bytes) and (found := _home(path)))
+    return min(homes, key=lambda name: (-homes[name], name), default=None)
+
+
+def _from_memory(thread_id: str, databases: Sequence[Database]) -> dict[str, bytes]:
+    for database in databases:
+        if cwd := codex_markdown.cwd(database.start_of_memory(thread_id, codex_markdown.HEAD)):
+            return {"id": thread_id.encode(), "cwd": cwd}
+    return {"id": thread_id.encode()}
+
+
+def _home(path: bytes) -> str | None:
+    match = _HOME.match(path.decode(errors="replace"))
+    return match[1] if match else None

@@ -1,0 +1,9 @@
+-- name: begin
+-- set_config with true is SET LOCAL; one statement, one round trip.
+select set_config('role', 'memsvc_service', true),
+    set_config('memsvc.tenant_id', %(tenant_id)s, true),
+    set_config('memsvc.principal_id', %(principal_id)s, true),
+    set_config('statement_timeout', %(statement_timeout)s, true),
+    set_config('lock_timeout', %(lock_timeout)s, true),
+    set_config('idle_in_transaction_session_timeout', %(idle_timeout)s, true),
+    set_config('search_path', 'memsvc, extensions, public', true);

@@ -1,0 +1,93 @@
+"""Chunks of memories and their vectors, several models side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from pgvector import HalfVector
+from psycopg.rows import class_row
+
+from memsvc.db import queries
+from memsvc.db.pool import Conn
+from memsvc.embedding.embedder import Embedder, Vector
+from memsvc.errors import Conflict
+
+SQL = queries.load(__file__)
+
+
+@dataclass(frozen=True)
+class Unembedded:
+    """A memory that has no vectors of a model yet, with what goes into its embedding."""
+
+    id: UUID
+    scope_id: UUID
+    text: str
+    context: str
+    speaker: str | None
+    observed_at: datetime | None
+
+
+@dataclass(frozen=True)
+class EmbeddedChunk:
+    """One chunk with its vector; offsets count characters of the memory's text, end excluded."""
+
+    memory_id: UUID
+    scope_id: UUID
+    starts_at: int
+    ends_at: int
+    text_sha256: bytes
+    vector: Vector
+
+
+def register(conn: Conn, embedder: Embedder) -> None:
+    """
+    Make the model known to the tenant.
+
+    Raises:
+        Conflict: a model of that name has another dimension.
+    """
+    values = {"name": embedder.model, "dimension": embedder.dimension, "max_tokens": embedder.max_tokens}
+    row = conn.execute(SQL["dimension_of"], values).fetchone()
+    if row is None:
+        conn.execute(SQL["register"], values)
+    elif row[0] != embedder.dimension:
+        raise Conflict(
+            f"the model {embedder.model!r} is recorded with {row[0]} dimensions and gives {embedder.dimension}",
+            mend="name the model differently, or use the one that was recorded",
+        )
+
+
+def unembedded_of_output(conn: Conn, model: str, source_id: UUID, store: str, thread_id: str) -> list[Unembedded]:
+    """Current memories of one session output that have no vectors of the model."""
+    values = {"model": model, "source_id": source_id, "store": store, "thread_id": thread_id}
+    with conn.cursor(row_factory=class_row(Unembedded)) as cursor:
+        return cursor.execute(SQL["unembedded_of_output"], values).fetchall()
+
+
+def unembedded_memory(conn: Conn, model: str, memory_id: UUID) -> list[Unembedded]:
+    """The memory of this id, if it is current and has no vectors of the model."""
+    with conn.cursor(row_factory=class_row(Unembedded)) as cursor:
+        return cursor.execute(SQL["unembedded_memory"], {"model": model, "memory_id": memory_id}).fetchall()
+
+
+def write(conn: Conn, model: str, chunks: Sequence[EmbeddedChunk]) -> None:
+    """Store chunks with their vectors; those that are there already stay."""
+    rows = [
+        {
+            "model": model,
+            "memory_id": c.memory_id,
+            "scope_id": c.scope_id,
+            "starts_at": c.starts_at,
+            "ends_at": c.ends_at,
+            "text_sha256": c.text_sha256,
+            "vector": HalfVector(c.vector).to_text(),
+            "dimension": len(c.vector),
+        }
+        for c in chunks
+    ]
+    with conn.cursor() as cursor:
+        cursor.executemany(SQL["add_chunk"], rows)
+        cursor.executemany(SQL["add_vector"], rows)

@@ -1,0 +1,23 @@
+"""Signals that ask a process to end."""
+
+from __future__ import annotations
+
+import signal
+from threading import Event
+from types import FrameType
+
+
+def stop_on_signal() -> Event:
+    """
+    An event that SIGINT and SIGTERM set: what is under way is finished, nothing new is begun. A second one ends at
+    once.
+    """
+    stop = Event()
+
+    def ask(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature is the system's
+        stop.set()
+        signal.signal(number, signal.SIG_DFL)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, ask)
+    return stop

@@ -1,0 +1,201 @@
+"""How results look to a person: tables, colours only on a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from memsvc.faces.printable import printable
+from memsvc.ledger.overview import Trouble
+from memsvc.memory.runs import Run
+from memsvc.model.report import IngestReport
+from memsvc.recall.search import Hit
+from memsvc.service.doctor import Check
+from memsvc.service.recall import RecallResult
+from memsvc.service.show import ShowResult
+from memsvc.service.status import STATUSES, StatusResult
+
+STYLES = {"fact": "green", "reported": "cyan", "inference": "yellow", "assumption": "magenta", "question": "blue"}
+
+
+def console() -> Console:
+    """Standard output: as wide as the terminal, and wide enough for a line where there is none."""
+    terminal = sys.stdout.isatty()
+    return Console(width=None if terminal else 200, highlight=False, soft_wrap=not terminal)
+
+
+def print_lines(out: Console, lines: Iterable[str]) -> None:
+    """Plain lines, as they are but for what could steer a terminal."""
+    for line in lines:
+        out.out(printable(line), highlight=False)
+
+
+def print_recall(out: Console, result: RecallResult) -> None:
+    """The hits, each with what it is, where it lies and where it was said."""
+    for place, hit in enumerate(result.hits, start=1):
+        line = Text(f"{place}. ", style="bold")
+        line.append(printable(hit.text))
+        out.print(line)
+        out.print(_about(hit))
+    if not result.hits:
+        out.print("nothing found")
+    out.print(Text(f"searched: {', '.join(map(printable, result.scopes)) or 'nothing'}", style="dim"))
+    _notes(out, result.notes)
+
+
+def _about(hit: Hit) -> Text:
+    line = Text("   ")
+    line.append(hit.status, style=STYLES.get(hit.status, ""))
+    said = _said(hit)
+    rest = [hit.kind, hit.scope, f"score {hit.score:.3f}", *([said] if said else []), str(hit.id)]
+    line.append(f" · {' · '.join(printable(part) for part in rest)}", style="dim")
+    if hit.context:
+        line.append(f"\n   about: {printable(hit.context)}", style="dim")
+    return line
+
+
+def _said(hit: Hit) -> str:
+    if hit.source.thread_id is None:
+        return f"by {hit.author}" if hit.author else ""
+    return f"{hit.source.importer} {hit.source.thread_id}{f', {hit.source.lines}' if hit.source.lines else ''}"
+
+
+def print_show(out: Console, result: ShowResult) -> None:
+    """One memory, field by field, then its evidence."""
+    memory = result.memory
+    out.print(Text(printable(memory.text), style="bold"))
+    fields = {name: value for name, value in vars(memory).items() if name != "text" and value not in (None, "")}
+    table = Table.grid("", "", padding=(0, 2))
+    for name, value in fields.items():
+        table.add_row(Text(name, style="dim"), Text(printable(_shown(value))))
+    for evidence in result.evidence:
+        where = ", ".join(f"{name} {_shown(value)}" for name, value in evidence.locator.items() if value is not None)
+        quote = f' "{evidence.quote}"' if evidence.quote else ""
+        table.add_row(Text("evidence", style="dim"), Text(printable(f"{evidence.kind}: {where}{quote}")))
+    out.print(table)
+
+
+def print_import(out: Console, report: IngestReport) -> None:
+    """What came in, by table, and what did not."""
+    out.print(f"source: {report.source or 'none'}   stores: {', '.join(report.stores) or 'none'}")
+    table = _table("", "inserted", "updated", "unchanged", "older", "rejected")
+    for name in ("outputs", "jobs", "threads", "files"):
+        tally = getattr(report, name)
+        table.add_row(name, *(str(getattr(tally, column)) for column in table_columns(tally)))
+    out.print(table)
+    memories = report.memories
+    out.print(f"memories: {memories.inserted} new, {memories.unchanged} unchanged, {memories.retired} retired")
+    for row in report.rejected[:20]:
+        out.print(Text(f"rejected: {row.table} {printable(row.key)}: {printable(row.reason)}", style="yellow"))
+    if len(report.rejected) > 20:
+        out.print(f"... and {len(report.rejected) - 20} more; all are in memsvc.import_rejects")
+    _notes(out, report.warnings)
+
+
+def table_columns(tally: object) -> Sequence[str]:
+    """The columns of a tally, in their order."""
+    return list(vars(tally))
+
+
+def print_runs(out: Console, runs: Sequence[Run]) -> None:
+    """The imports that were run, newest first."""
+    table = _table("source", "status", "started", "outputs new/updated", "rejected", "last watermark", "path")
+    for run in runs:
+        outputs = run.counts.get("outputs", {})
+        came = f"{outputs.get('inserted', 0)}/{outputs.get('updated', 0)}"
+        table.add_row(
+            *map(
+                printable,
+                (
+                    run.source,
+                    run.status,
+                    _shown(run.started_at),
+                    came,
+                    str(len(run.failures)),
+                    run.last_watermark or "",
+                    run.path,
+                ),
+            )
+        )
+    out.print(table if runs else "nothing was imported yet")
+
+
+def print_status(out: Console, result: StatusResult) -> None:
+    """The ledger as a table, then what is wrong with it."""
+    out.print(Text(f"database: {printable(result.database_url)}{' (embedded)' if result.embedded else ''}"))
+    table = _table("jobs", "", *STATUSES)
+    for kind, row in result.jobs.items():
+        live = result.live_jobs.get(kind)
+        history = {name: count - (live or {}).get(name, 0) for name, count in row.items()}
+        if any(history.values()):
+            table.add_row(printable(kind), "imported", *(str(history.get(name, 0)) for name in STATUSES))
+        if live:
+            table.add_row(printable(kind), "live", *(str(live.get(name, 0)) for name in STATUSES))
+    out.print(table if result.jobs else "no jobs yet")
+    out.print(f"expired leases: {result.expired_leases}")
+    covered = result.coverage
+    out.print(f"found by meaning: {covered.embedded} of {covered.total} memories ({result.model})")
+    _print_sources(out, result)
+    _print_troubles(out, result)
+
+
+def _print_sources(out: Console, result: StatusResult) -> None:
+    table = _table("source", "importer", "outputs", "memories", "newest", "home")
+    for source in result.sources:
+        cells = (source.label, source.importer, str(source.outputs), str(source.memories))
+        table.add_row(*map(printable, (*cells, _shown(source.exported_at), source.home or "")))
+    out.print(table)
+
+
+def _print_troubles(out: Console, result: StatusResult) -> None:
+    if result.troubles:
+        out.print(Text("not done:", style="bold"))
+    for job in result.troubles:
+        of = "live" if job.live else f"{job.source}, {job.store}"
+        out.print(Text(printable(f"  {job.kind} {job.job_key} ({of}): {job.status}, {_what_next(job)}")))
+        if job.last_error:
+            out.print(Text(f"      {printable(job.last_error)}", style="yellow"))
+
+
+def _what_next(job: Trouble) -> str:
+    left = f"{job.retry_remaining} retries left"
+    if not job.live:
+        return f"{left} when it was exported" if job.status == "error" else "its worker was at it when it was exported"
+    if job.stop_reason:
+        return f"stopped: {job.stop_reason}"
+    return f"{left}, tried again {_shown(job.retry_at)}" if job.retry_at else "left behind by its worker"
+
+
+def print_checks(out: Console, checks: Iterable[Check]) -> None:
+    """One line a check, with the command that mends it."""
+    for check in checks:
+        line = Text("ok    " if check.ok else "wrong ", style="green" if check.ok else "red")
+        line.append(f"{check.name}: {printable(check.detail)}", style="default")
+        if check.mend:
+            line.append(f"\n      mend: {check.mend}", style="bold")
+        out.print(line)
+
+
+def _notes(out: Console, notes: Iterable[str]) -> None:
+    for note in notes:
+        out.print(Text(f"note: {printable(note)}", style="yellow"))
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S %Z}"
+    return str(value)

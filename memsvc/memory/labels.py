@@ -1,0 +1,77 @@
+"""The labels and headings under which a session output lists its statements, and what each says about them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from memsvc.model.memory import Kind, Status
+
+
+@dataclass(frozen=True)
+class Label:
+    """
+    A label as met in a text.
+
+    `kind` is what the statements below it are; `doubt` the status of those that do not show another, None for no doubt.
+    `name` is empty where the label says nothing beyond the kind. `silent`: the text on its line is no statement.
+    """
+
+    kind: Kind
+    name: str = ""
+    doubt: Status | None = None
+    silent: bool = False
+
+
+_NAMES: dict[Kind, tuple[str, ...]] = {
+    "preference": ("preference signals", "preference signal", "user preferences", "user preference", "preferences"),
+    "knowledge": (
+        *("reusable knowledge", "key steps and knowledge", "key steps", "key learnings", "key facts", "key findings"),
+        *("learnings", "knowledge", "what worked"),
+    ),
+    "failure": (
+        *("failures and how to do differently", "failures", "failure modes", "pitfalls", "mistakes"),
+        *("what did not work", "what didn't work"),
+    ),
+    "reference": ("references", "reference", "evidence", "pointers", "sources"),
+}
+_KNOWN: dict[str, Label] = {
+    **{name: Label(kind) for kind, names in _NAMES.items() for name in names},
+    "rollout context": Label("note", "", silent=True),
+    "open questions": Label("note", "open questions", "question"),
+    "open question": Label("note", "open questions", "question"),
+    "offene fragen": Label("note", "offene Fragen", "question"),
+    "assumptions": Label("note", "assumptions", "assumption"),
+    "hypotheses": Label("note", "hypotheses", "assumption"),
+}
+_LONGEST = 80
+_REMARK = re.compile(r"\([^()]{1,60}\)$")
+_SENTENCE = re.compile(r"[.!?;]\s|[\"“”«»`|<>]")
+# Words that begin a plain sentence as often as a list.
+_GENERIC = frozenset({"open question", "reference", "evidence", "preferences", "knowledge", "mistakes", "sources"})
+
+
+def known(words: str, *, bare: bool = False) -> tuple[Label, str] | None:
+    """The known label with which the line begins, and what follows its colon. `bare`: a lone label needs no colon."""
+    head, colon, _ = words[:_LONGEST].partition(":")
+    name = _plain(head)
+    label = _KNOWN.get(name)
+    if label is None or not (colon or (bare and len(words) <= _LONGEST)):
+        return None
+    rest = words[len(head) + len(colon) :].removeprefix("**").strip()
+    return None if rest and name in _GENERIC else (label, rest)
+
+
+def unknown(words: str) -> Label | None:
+    """A short line that ends with a colon heads a list as well, whatever it says."""
+    if len(words) > _LONGEST:
+        return None
+    title = words.strip("*_ ")
+    if not title.endswith(":") and not words.endswith(":"):
+        return None
+    name = title.rstrip(":").strip("*_ ")
+    return Label("note", name) if name and not _SENTENCE.search(name) else None
+
+
+def _plain(head: str) -> str:
+    return _REMARK.sub("", head.strip("*_ \t")).strip("*_ \t").casefold()

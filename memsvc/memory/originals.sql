@@ -1,0 +1,21 @@
+-- name: drop_exact
+delete from memsvc.stage1_originals o
+using json_to_recordset(%(rows)s::json) as given (
+    store text, table_name text, row_key text, column_name text, original bytea)
+where o.source_id = %(source_id)s
+  and o.store = given.store
+  and o.table_name = given.table_name
+  and o.row_key = given.row_key
+  and o.column_name = given.column_name
+  and given.original is null;
+
+-- name: keep_differing
+insert into memsvc.stage1_originals (
+    tenant_id, source_id, store, table_name, row_key, column_name, original)
+select memsvc.current_tenant(), %(source_id)s, given.store, given.table_name, given.row_key, given.column_name,
+    given.original
+from json_to_recordset(%(rows)s::json) as given (
+    store text, table_name text, row_key text, column_name text, original bytea)
+where given.original is not null
+on conflict on constraint stage1_originals_pkey do update set
+    original = excluded.original;

@@ -1,0 +1,151 @@
+"""Session outputs: Codex's stage1_outputs, row for row, merged over many exports of one home."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from uuid import UUID
+
+from psycopg.rows import class_row
+
+from memsvc.db import queries
+from memsvc.db.pool import Conn
+from memsvc.db.recordset import recordset
+from memsvc.memory import originals
+from memsvc.memory.digest import row_sha256
+from memsvc.memory.kept import NOTHING, Kept, keep
+from memsvc.memory.merge import OutputVersion, compare_outputs
+from memsvc.memory.originals import KeptColumn
+from memsvc.memory.raw import extra
+from memsvc.model.export import OutputRow
+from memsvc.model.report import Outcome
+
+SQL = queries.load(__file__)
+
+TABLE = "stage1_outputs"
+
+
+@dataclass(frozen=True)
+class StoredOutput:
+    """A session output as it stands in the table: what memories are derived from."""
+
+    store: str
+    thread_id: str
+    scope_id: UUID
+    raw_memory: str
+    rollout_summary: str
+
+
+@dataclass(frozen=True)
+class Imported:
+    """
+    What became of one row.
+
+    `output` is what to derive from, None where the stored text stays what it was. `redactions` counts the secrets cut
+    out.
+    """
+
+    outcome: Outcome
+    output: StoredOutput | None
+    redactions: int = 0
+
+
+def upsert(
+    conn: Conn, source_id: UUID, rows: Sequence[OutputRow], *, scopes: Mapping[str, UUID], from_newest: bool
+) -> list[Imported]:
+    """
+    Write what is new or newer: absent or older -> the given row; counters never fall, flags follow the newest export.
+
+    `scopes` gives the scope of each thread. The result is in the order of the rows.
+    """
+    stored = _versions(conn, source_id, rows)
+    written: list[tuple[OutputRow, dict[str, Kept], bytes]] = []
+    results: list[Imported] = []
+    for row in rows:
+        digest = row_sha256(asdict(row))
+        given = OutputVersion(row.source_updated_at, row.generated_at, _content_sha256(row), digest)
+        before = stored.get((row.store, row.thread_id))
+        outcome = compare_outputs(before, given, from_newest=from_newest)
+        changed = outcome == "inserted" or (
+            outcome == "updated" and before is not None and before.content_sha256 != given.content_sha256
+        )
+        if outcome in ("unchanged", "older"):
+            results.append(Imported(outcome, None))
+            continue
+        texts = _texts(row)
+        written.append((row, texts, digest))
+        output = StoredOutput(
+            row.store, row.thread_id, scopes[row.thread_id], texts["raw_memory"].text, texts["rollout_summary"].text
+        )
+        found = sum(len(kept.findings) for kept in texts.values())
+        results.append(Imported(outcome, output if changed else None, found if changed else 0))
+    _write(conn, source_id, written, scopes, from_newest)
+    return results
+
+
+def _write(
+    conn: Conn,
+    source_id: UUID,
+    written: Sequence[tuple[OutputRow, dict[str, Kept], bytes]],
+    scopes: Mapping[str, UUID],
+    from_newest: bool,
+) -> None:
+    if not written:
+        return
+    conn.execute(
+        SQL["upsert"],
+        {
+            "source_id": source_id,
+            "from_newest": from_newest,
+            "rows": recordset(_columns(row, texts, digest, scopes[row.thread_id]) for row, texts, digest in written),
+        },
+    )
+    originals.replace(
+        conn,
+        source_id,
+        (
+            KeptColumn(row.store, TABLE, row.thread_id, column, kept)
+            for row, texts, _ in written
+            for column, kept in {"rollout_slug": NOTHING, **texts}.items()
+        ),
+    )
+
+
+def _columns(row: OutputRow, texts: Mapping[str, Kept], digest: bytes, scope_id: UUID) -> dict[str, object]:
+    return {
+        **asdict(row),
+        **{column: kept.text for column, kept in texts.items()},
+        "scope_id": scope_id,
+        "extra": extra(row.extra),
+        "raw_memory_sha256": texts["raw_memory"].sha256,
+        "rollout_summary_sha256": texts["rollout_summary"].sha256,
+        "row_sha256": digest,
+    }
+
+
+def _texts(row: OutputRow) -> dict[str, Kept]:
+    texts = {"raw_memory": keep(row.raw_memory), "rollout_summary": keep(row.rollout_summary)}
+    if row.rollout_slug is not None:
+        texts["rollout_slug"] = keep(row.rollout_slug)
+    return texts
+
+
+def _content_sha256(row: OutputRow) -> bytes:
+    """Over the two texts as `versions` computes it from the stored hashes."""
+    return hashlib.sha256(
+        hashlib.sha256(row.raw_memory).digest() + hashlib.sha256(row.rollout_summary).digest()
+    ).digest()
+
+
+def _versions(conn: Conn, source_id: UUID, rows: Sequence[OutputRow]) -> dict[tuple[str, str], OutputVersion]:
+    keys = recordset({"store": row.store, "thread_id": row.thread_id} for row in rows)
+    found = conn.execute(SQL["versions"], {"source_id": source_id, "keys": keys}).fetchall()
+    return {(store, thread_id): OutputVersion(*version) for store, thread_id, *version in found}
+
+
+def move(conn: Conn, source_id: UUID, scopes: Mapping[str, UUID]) -> list[StoredOutput]:
+    """Put the outputs of threads whose project turned out to be another one there; returns those that moved."""
+    rows = recordset({"thread_id": thread_id, "scope_id": scope_id} for thread_id, scope_id in scopes.items())
+    with conn.cursor(row_factory=class_row(StoredOutput)) as cursor:
+        return cursor.execute(SQL["move"], {"source_id": source_id, "rows": rows}).fetchall()

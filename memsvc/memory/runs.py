@@ -1,0 +1,99 @@
+"""Import runs: how far an import came, what it could not take, and what a person should know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg.rows import class_row
+from psycopg.types.json import Jsonb
+
+from memsvc.db import queries
+from memsvc.db.pool import Conn
+from memsvc.db.recordset import recordset
+from memsvc.memory.digest import row_sha256
+from memsvc.memory.kept import keep
+from memsvc.memory.raw import raw
+from memsvc.model.export import ProgressRow, Rejected
+
+SQL = queries.load(__file__)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of an importer: pending, running or complete."""
+
+    id: UUID
+    source: str
+    path: str
+    status: str
+    last_watermark: str | None
+    last_success_at: datetime | None
+    counts: dict[str, Any]
+    failures: list[Any]
+    warnings: list[str]
+    started_at: datetime
+    updated_at: datetime
+
+
+def start(conn: Conn, source_id: UUID, path: str) -> UUID:
+    """A new run, running."""
+    row = conn.execute(SQL["start"], {"source_id": source_id, "path": path}).fetchone()
+    assert row is not None  # noqa: S101 - an insert returns its row
+    return UUID(str(row[0]))
+
+
+def checkpoint(conn: Conn, run_id: UUID, watermark: str, counts: Mapping[str, Any]) -> None:
+    """Move the watermark; call it in the transaction that writes the batch."""
+    conn.execute(SQL["checkpoint"], {"run_id": run_id, "watermark": watermark, "counts": Jsonb(dict(counts))})
+
+
+def finish(
+    conn: Conn, run_id: UUID, counts: Mapping[str, Any], *, failures: Sequence[object], warnings: Sequence[str]
+) -> None:
+    """running -> complete."""
+    conn.execute(
+        SQL["finish"],
+        {
+            "run_id": run_id,
+            "counts": Jsonb(dict(counts)),
+            "failures": Jsonb(list(failures)),
+            "warnings": Jsonb(list(warnings)),
+        },
+    )
+
+
+def recent(conn: Conn, *, limit: int = 20) -> list[Run]:
+    """The last runs, newest first."""
+    with conn.cursor(row_factory=class_row(Run)) as cursor:
+        return cursor.execute(SQL["recent"], {"limit": limit}).fetchall()
+
+
+def reject(conn: Conn, source_id: UUID, rows: Sequence[Rejected]) -> None:
+    """Keep the raw values of rows that no table can take; a row that was kept before stays as it is."""
+    given = [
+        {
+            "store": row.store,
+            "table_name": row.table,
+            "row_key": keep(row.key.encode("utf-8", errors="replace")).text,
+            "reason": row.reason,
+            "row_sha256": row_sha256(row.values),
+            "row_values": {name: raw(value) for name, value in row.values.items()},
+        }
+        for row in rows
+    ]
+    conn.execute(SQL["reject"], {"source_id": source_id, "rows": recordset(given)})
+
+
+def progress(conn: Conn, source_id: UUID, rows: Sequence[ProgressRow]) -> None:
+    """Codex's consolidation progress of each store; like Codex's own it only grows here."""
+    conn.execute(
+        SQL["progress"],
+        {
+            "source_id": source_id,
+            "rows": recordset({"store": r.store, "max_thread_count": r.max_thread_count} for r in rows),
+        },
+    )

@@ -1,0 +1,196 @@
+"""
+Memories derived from session outputs: what the derivation finds now, set against what it found before.
+
+A derived row's id is made of what it says and where it was said, so that deriving again gives the same rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from uuid import UUID, uuid5
+
+from psycopg.rows import class_row
+
+from memsvc.db import queries
+from memsvc.db.pool import Conn
+from memsvc.db.recordset import recordset
+from memsvc.memory.derive import RULES, derive
+from memsvc.memory.outputs import StoredOutput
+from memsvc.model.memory import Statement, text_hash
+from memsvc.model.principal import Actor
+
+SQL = queries.load(__file__)
+
+# RFC 9562 version 5 under a namespace of our own.
+NAMESPACE = UUID("6f1d1f0a-9c1e-5b52-8f0e-6d656d737663")
+
+
+@dataclass(frozen=True)
+class KnownMemory:
+    """A derived memory as it stands: enough to say whether a line of today is the same one."""
+
+    id: UUID
+    store: str
+    thread_id: str
+    text_sha256: bytes
+    occurrence: int
+    life: int
+    kind: str
+    status: str
+    context: str
+    scope_id: UUID
+    is_retired: bool
+    was_decided: bool
+
+
+@dataclass(frozen=True)
+class FoundMemory:
+    """A line that the derivation finds, with the life it is in."""
+
+    id: UUID
+    output: StoredOutput
+    statement: Statement
+    text_sha256: bytes
+    occurrence: int
+    life: int
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What has to be written so that the memories of the outputs are those found now."""
+
+    added: list[FoundMemory]
+    stayed: list[FoundMemory]
+    retired: list[tuple[UUID, UUID | None]]
+
+
+def reconcile(conn: Conn, actor: Actor, source_id: UUID, given: Sequence[StoredOutput]) -> Changes:
+    """
+    Make the derived memories of these outputs what `derive` finds in them now.
+
+    A line that stays keeps its row, only its place is brought up to date; one that is gone is retired; one that comes
+    back or is classified anew starts its next life, which supersedes the last. What a person retired stays retired.
+    """
+    known = _known(conn, source_id, given)
+    added: list[FoundMemory] = []
+    stayed: list[FoundMemory] = []
+    retired: list[tuple[UUID, UUID | None]] = []
+    for output in given:
+        changes = compare(actor.tenant_id, source_id, output, known[output.store, output.thread_id])
+        added += changes.added
+        stayed += changes.stayed
+        retired += changes.retired
+    changes = Changes(added, stayed, retired)
+    _write(conn, actor, source_id, changes)
+    return changes
+
+
+def compare(tenant_id: UUID, source_id: UUID, output: StoredOutput, known: Iterable[KnownMemory]) -> Changes:
+    """Pure: what the derivation finds in one output against the rows that are known of it."""
+    lives: dict[tuple[bytes, int], list[KnownMemory]] = defaultdict(list)
+    for memory in sorted(known, key=lambda m: m.life):
+        lives[memory.text_sha256, memory.occurrence].append(memory)
+    changes = Changes([], [], [])
+    seen: dict[bytes, int] = defaultdict(int)
+    for statement in derive(output.raw_memory, output.rollout_summary):
+        digest = text_hash(statement.text)
+        occurrence = seen[digest]
+        seen[digest] += 1
+        past = lives.pop((digest, occurrence), [])
+        _place(changes, tenant_id, source_id, output, statement, digest, occurrence, past)
+    changes.retired.extend((past[-1].id, None) for past in lives.values() if not past[-1].is_retired)
+    return changes
+
+
+def _place(
+    changes: Changes,
+    tenant_id: UUID,
+    source_id: UUID,
+    output: StoredOutput,
+    statement: Statement,
+    digest: bytes,
+    occurrence: int,
+    past: Sequence[KnownMemory],
+) -> None:
+    last = past[-1] if past else None
+    if last is not None and last.was_decided:
+        return
+    if last is not None and not last.is_retired and _says_the_same(last, output, statement):
+        changes.stayed.append(FoundMemory(last.id, output, statement, digest, occurrence, last.life))
+        return
+    life = 0 if last is None else last.life + 1
+    where = f"{source_id}/{output.store}/{output.thread_id}"
+    memory_id = uuid5(NAMESPACE, f"{tenant_id}/{where}/{digest.hex()}/{occurrence}/{life}")
+    changes.added.append(FoundMemory(memory_id, output, statement, digest, occurrence, life))
+    if last is not None:
+        changes.retired.append((last.id, memory_id))
+
+
+def _says_the_same(known: KnownMemory, output: StoredOutput, statement: Statement) -> bool:
+    return (known.kind, known.status, known.context, known.scope_id) == (
+        statement.kind,
+        statement.status,
+        statement.context,
+        output.scope_id,
+    )
+
+
+def _known(conn: Conn, source_id: UUID, given: Sequence[StoredOutput]) -> dict[tuple[str, str], list[KnownMemory]]:
+    keys = recordset({"store": output.store, "thread_id": output.thread_id} for output in given)
+    with conn.cursor(row_factory=class_row(KnownMemory)) as cursor:
+        rows = cursor.execute(SQL["known"], {"source_id": source_id, "keys": keys}).fetchall()
+    found: dict[tuple[str, str], list[KnownMemory]] = defaultdict(list)
+    for row in rows:
+        found[row.store, row.thread_id].append(row)
+    return found
+
+
+def _write(conn: Conn, actor: Actor, source_id: UUID, changes: Changes) -> None:
+    values = {"source_id": source_id, "principal_id": actor.principal_id, "rule_set": RULES}
+    if changes.retired:
+        rows = recordset({"id": old, "superseded_by": new} for old, new in changes.retired)
+        conn.execute(SQL["retire"], {"rows": rows})
+    if changes.added:
+        conn.execute(SQL["add"], {**values, "rows": recordset(map(_memory_columns, changes.added))})
+    if changes.added or changes.stayed:
+        places = recordset(map(_evidence_columns, [*changes.added, *changes.stayed]))
+        conn.execute(SQL["place"], {**values, "rows": places})
+
+
+def _memory_columns(found: FoundMemory) -> dict[str, object]:
+    return {
+        "id": found.id,
+        "scope_id": found.output.scope_id,
+        "kind": found.statement.kind,
+        "status": found.statement.status,
+        "text": found.statement.text,
+        "context": found.statement.context,
+        "text_sha256": found.text_sha256,
+        "store": found.output.store,
+        "thread_id": found.output.thread_id,
+        "occurrence": found.occurrence,
+        "life": found.life,
+    }
+
+
+def _evidence_columns(found: FoundMemory) -> dict[str, object]:
+    place = found.statement.place
+    whole = found.output.raw_memory if place.column == "raw_memory" else found.output.rollout_summary
+    return {
+        "memory_id": found.id,
+        "id": uuid5(found.id, "session_output"),
+        "scope_id": found.output.scope_id,
+        "locator": {
+            "store": found.output.store,
+            "thread_id": found.output.thread_id,
+            "column": place.column,
+            "block": place.block,
+            "lines": [place.first_line, place.last_line],
+            "characters": [place.starts_at, place.ends_at],
+        },
+        "sha256": hashlib.sha256(whole[place.starts_at : place.ends_at].encode()).digest(),
+        "quote": found.statement.quote,
+    }

@@ -1,0 +1,57 @@
+"""What an import did, in numbers that add up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Outcome = Literal["inserted", "updated", "unchanged", "older"]
+
+
+@dataclass
+class Tally:
+    """Rows of one kind, by what became of them."""
+
+    inserted: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    older: int = 0
+    rejected: int = 0
+
+    def count(self, outcome: Outcome) -> None:
+        """One more row with this outcome."""
+        setattr(self, outcome, getattr(self, outcome) + 1)
+
+
+@dataclass
+class MemoryTally:
+    """Memories derived from the imported outputs: new ones, those that stayed, and those whose line is gone."""
+
+    inserted: int = 0
+    unchanged: int = 0
+    retired: int = 0
+
+
+@dataclass(frozen=True)
+class RejectedRow:
+    """A row that no table can take: which, and why. Its raw values are in import_rejects."""
+
+    table: str
+    key: str
+    reason: str
+
+
+@dataclass
+class IngestReport:
+    """The result of an import; `source` is None when there was nothing to import."""
+
+    source: str | None = None
+    stores: tuple[str, ...] = ()
+    outputs: Tally = field(default_factory=Tally)
+    jobs: Tally = field(default_factory=Tally)
+    threads: Tally = field(default_factory=Tally)
+    files: Tally = field(default_factory=Tally)
+    memories: MemoryTally = field(default_factory=MemoryTally)
+    rejected: list[RejectedRow] = field(default_factory=list)
+    redacted: int = 0
+    warnings: list[str] = field(default_factory=list)

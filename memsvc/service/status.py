@@ -1,0 +1,75 @@
+"""Status: the ledger, the sources and the coverage at a glance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from memsvc.ledger import overview
+from memsvc.ledger.overview import Count, Trouble
+from memsvc.memory import scopes, sources
+from memsvc.memory.sources import Summary
+from memsvc.recall import search
+from memsvc.recall.search import Coverage
+from memsvc.service.app import App
+
+STATUSES = ("pending", "running", "done", "error")
+
+
+@dataclass(frozen=True)
+class StatusResult:
+    """
+    What is in the store.
+
+    `jobs` counts every job by kind and status, `live_jobs` memsvc's own; `expired_leases` are live jobs that a worker
+    left behind. `troubles` are jobs in error, and imported ones that were running when they were exported.
+    """
+
+    database_url: str
+    embedded: bool
+    jobs: dict[str, dict[str, int]]
+    live_jobs: dict[str, dict[str, int]]
+    expired_leases: int
+    coverage: Coverage
+    model: str
+    sources: tuple[Summary, ...]
+    troubles: tuple[Trouble, ...]
+
+
+def status(app: App) -> StatusResult:
+    """Look at the whole store."""
+    with app.pool.transaction(app.actor) as conn:
+        counts = overview.counts(conn)
+        readable = [scope.id for scope in scopes.readable(conn)]
+        return StatusResult(
+            database_url=without_password(app.database_url),
+            embedded=app.is_embedded,
+            jobs=_table(counts),
+            live_jobs=_table([count for count in counts if count.live]),
+            expired_leases=overview.expired_leases(conn),
+            coverage=search.coverage(conn, model=app.embedder.model, scopes=readable),
+            model=app.embedder.model,
+            sources=tuple(sources.summaries(conn)),
+            troubles=tuple(overview.troubles(conn)),
+        )
+
+
+def without_password(conninfo: str) -> str:
+    """A connection string that may be shown: as it was given, but for the password."""
+    if "://" not in conninfo:
+        shown = {name: value for name, value in conninfo_to_dict(conninfo).items() if name != "password"}
+        return make_conninfo("", **shown)
+    parts = urlsplit(conninfo)
+    user, at, place = parts.netloc.rpartition("@")
+    query = urlencode([(name, value) for name, value in parse_qsl(parts.query) if name != "password"], safe="/")
+    return urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}{at}{place}", query=query))
+
+
+def _table(counts: list[Count]) -> dict[str, dict[str, int]]:
+    table: dict[str, dict[str, int]] = {}
+    for count in counts:
+        row = table.setdefault(count.kind, dict.fromkeys(STATUSES, 0))
+        row[count.status] = row.get(count.status, 0) + count.jobs
+    return table
