@@ -3,8 +3,18 @@ set -eu
 cd "$(dirname "$0")/.."
 export MEMSVC_DATA_DIR="$PWD/.demo"
 
-say() { printf '\n$ %s\n' "$*"; }
-run() { say "$@"; "$@"; }
+# Show a command as one would type it, then run it.
+run() {
+    printf '\n$'
+    for word in "$@"; do
+        case $word in
+            *" "*) printf ' "%s"' "$word" ;;
+            *) printf ' %s' "$word" ;;
+        esac
+    done
+    printf '\n'
+    "$@"
+}
 
 # The clean-up is not part of what is shown, but nothing may stay behind, whatever happens.
 trap 'memsvc down >/dev/null 2>&1 || true' EXIT

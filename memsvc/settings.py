@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from memsvc.errors import WrongUse
@@ -17,7 +17,9 @@ class Settings:
 
     `database_url` is None when the embedded database is meant. `admin_database_url` is a login that may become the
     schema's owner, when the everyday login may not. `data_dir` holds the embedded database. `embedder` names the model
-    that embeds queries and new memories. `embed_threads` is the number of threads one embedding uses.
+    that embeds queries and new memories. `embed_threads` is the number of threads one embedding uses. `embed_api_key`
+    and `embed_max_tokens` are the key and the window in tokens of a model behind an endpoint; `openai_api_key` is for
+    OpenAI alone.
     """
 
     data_dir: Path
@@ -25,6 +27,9 @@ class Settings:
     admin_database_url: str | None = None
     embedder: str = "builtin"
     embed_threads: int = 1
+    embed_api_key: str | None = field(default=None, repr=False)
+    openai_api_key: str | None = field(default=None, repr=False)
+    embed_max_tokens: int = 8191
     postgres_bin: Path | None = None
 
 
@@ -43,6 +48,9 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
         admin_database_url=env.get("MEMSVC_ADMIN_DATABASE_URL") or None,
         embedder=env.get("MEMSVC_EMBEDDER") or "builtin",
         embed_threads=_positive(env, "MEMSVC_EMBED_THREADS", default=1),
+        embed_api_key=env.get("MEMSVC_EMBED_API_KEY", "").strip() or None,
+        openai_api_key=env.get("OPENAI_API_KEY", "").strip() or None,
+        embed_max_tokens=_positive(env, "MEMSVC_EMBED_MAX_TOKENS", default=8191),
         postgres_bin=Path(postgres_bin) if postgres_bin else None,
     )
 

@@ -1,8 +1,9 @@
 """
 A real Postgres for every test that needs one.
 
-MEMSVC_TEST_DATABASE_URL points at a server (a login that may create databases); without it testcontainers starts one where
-a container engine answers and has the image; else it is memsvc's own embedded server. The report's header says which.
+MEMSVC_TEST_DATABASE_URL points at a server (a login that may create databases); without it testcontainers starts one
+where a container engine answers and has the image; else it is memsvc's own embedded server. The report's header says
+which.
 """
 
 from __future__ import annotations

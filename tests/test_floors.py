@@ -18,6 +18,7 @@ FLOORS = {
     "importer": 1,
     "db": 1,
     "derivation": 1,
+    "redaction": 1,
     "ledger": 2,
     "memory": 2,
     "embedding": 2,

@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from math import ceil
 from typing import Any
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from memsvc.db import queries
-from memsvc.errors import DatabaseUnavailable, NotMigrated
+from memsvc.errors import DatabaseUnavailable, NotMigrated, WrongUse
 from memsvc.model.principal import Actor
 
 SQL = queries.load(__file__)
@@ -26,34 +28,44 @@ Conn = psycopg.Connection[TupleRow]
 
 CONNECT_WITHIN = timedelta(seconds=10)
 
+# How every connection is made, whatever the environment or the database would choose.
+CONNECTION: dict[str, Any] = {
+    # Prepared statements do not survive a transaction-mode pooler.
+    "prepare_threshold": None,
+    "client_encoding": "utf8",
+    "application_name": "memsvc",
+}
+LONGEST = 2**31 - 1  # milliseconds; PostgreSQL takes no more
+
 
 class Pool:
-    """Connections to one database, opened when they are first needed."""
+    """
+    Connections to one database, opened when they are first needed.
 
-    def __init__(self, conninfo: str, *, max_size: int = 8) -> None:
+    `connect_within` is how long a transaction waits for its connection.
+
+    Raises:
+        WrongUse: that is no connection string.
+    """
+
+    def __init__(self, conninfo: str, *, max_size: int = 8, connect_within: timedelta = CONNECT_WITHIN) -> None:
+        self._conninfo = checked(conninfo)
         self._pool: ConnectionPool[Conn] = ConnectionPool(
             conninfo,
             min_size=0,
             max_size=max_size,
             open=False,
+            configure=settle,
             # A server that was restarted leaves dead connections behind: each is tried before it is lent.
             check=ConnectionPool.check_connection,
-            timeout=CONNECT_WITHIN.total_seconds(),
-            reconnect_timeout=CONNECT_WITHIN.total_seconds(),
-            kwargs={
-                # Prepared statements do not survive a transaction-mode pooler.
-                "prepare_threshold": None,
-                "autocommit": True,
-                "connect_timeout": int(CONNECT_WITHIN.total_seconds()),
-                "application_name": "memsvc",
-            },
+            timeout=connect_within.total_seconds(),
+            reconnect_timeout=connect_within.total_seconds(),
+            kwargs={"autocommit": True, "connect_timeout": ceil(connect_within.total_seconds()), **CONNECTION},
         )
-        self._opened = False
 
     def close(self) -> None:
         """Close every connection."""
-        if self._opened:
-            self._pool.close()
+        self._pool.close()
 
     @contextmanager
     def transaction(
@@ -68,8 +80,8 @@ class Pool:
         One transaction that acts for somebody: committed at the end, rolled back when anything is raised.
 
         Raises:
-            DatabaseUnavailable: the server cannot be reached.
-            NotMigrated: there is no schema of ours there.
+            DatabaseUnavailable: the server cannot be reached, or has no connection to spare.
+            NotMigrated: there is no schema of ours there, or this login may not act for it.
         """
         with self._connection() as conn, conn.transaction():
             self._begin(conn, actor, statement_within, lock_within, idle_within)
@@ -77,19 +89,26 @@ class Pool:
 
     @contextmanager
     def _connection(self) -> Iterator[Conn]:
-        if not self._opened:
-            self._pool.open()
-            self._opened = True
         try:
+            self._pool.open()  # nothing happens where it is open; two threads at once open it once
             conn = self._pool.getconn()
-        except (PoolTimeout, psycopg.OperationalError) as exc:
+        except psycopg.OperationalError as exc:
+            why = self._why_not() if isinstance(exc, PoolTimeout) else reason(exc)
             raise DatabaseUnavailable(
-                f"the database cannot be reached: {reason(exc)}", mend="memsvc doctor says what is wrong"
+                f"the database cannot be reached: {why}", mend="memsvc doctor says what is wrong"
             ) from exc
         try:
             yield conn
         finally:
             self._pool.putconn(conn)
+
+    def _why_not(self) -> str:
+        """The pool knows only that time ran out; the server, or its absence, says more."""
+        try:
+            psycopg.connect(self._conninfo, connect_timeout=2, **CONNECTION).close()
+        except psycopg.OperationalError as exc:
+            return reason(exc)
+        return "all connections are in use"
 
     def _begin(
         self, conn: Conn, actor: Actor, statement_within: timedelta, lock_within: timedelta, idle_within: timedelta
@@ -102,13 +121,33 @@ class Pool:
             "idle_timeout": _milliseconds(idle_within),
         }
         try:
-            conn.execute(SQL["begin"], values)
+            begun = conn.execute(SQL["begin"], values).fetchone()
         except psycopg.errors.InvalidParameterValue as exc:  # role "memsvc_service" does not exist
-            raise NotMigrated("the database has no memsvc schema yet", mend="memsvc migrate") from exc
+            raise not_migrated() from exc
         except psycopg.errors.InsufficientPrivilege as exc:
-            raise NotMigrated(
-                "this login may not act as memsvc_service", mend="memsvc migrate, with a login that may grant it"
-            ) from exc
+            raise not_admitted() from exc
+        if begun is None or not begun[0]:  # the role is there: it belongs to the whole server
+            raise not_migrated()
+
+
+def checked(conninfo: str) -> str:
+    """
+    The connection string as it is, once it was read.
+
+    Raises:
+        WrongUse: it is none. What is wrong is not told, since that could be the password.
+    """
+    if not _is_readable(conninfo):
+        raise WrongUse(
+            "the database's connection string cannot be read",
+            mend="write it as postgresql://LOGIN:PASSWORD@HOST:PORT/DATABASE, odd characters as %XX",
+        )
+    return conninfo
+
+
+def settle(conn: Conn) -> None:
+    """Our statements count on seeing what others have committed meanwhile, whatever the database's default is."""
+    conn.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
 
 
 def reason(exc: BaseException) -> str:
@@ -117,5 +156,28 @@ def reason(exc: BaseException) -> str:
     return lines[0] if lines else type(exc).__name__
 
 
+def not_migrated() -> NotMigrated:
+    """The error for a database without our schema."""
+    return NotMigrated("the database has no memsvc schema yet", mend="memsvc migrate")
+
+
+def not_admitted() -> NotMigrated:
+    """The error for a login that nobody let in."""
+    return NotMigrated(
+        "this login may not act as memsvc_service", mend="memsvc migrate, with a login that may grant it"
+    )
+
+
+def _is_readable(conninfo: str) -> bool:
+    try:
+        parts = conninfo_to_dict(conninfo)
+    except psycopg.ProgrammingError:
+        return False
+    # An unescaped @ or / in a password makes its end look like a host, or its beginning like a port.
+    hosts, ports = (str(parts.get(name) or "").split(",") for name in ("host", "port"))
+    return not any("@" in host[1:] for host in hosts) and all(port.isdecimal() for port in ports if port)
+
+
 def _milliseconds(span: timedelta) -> str:
-    return str(int(span.total_seconds() * 1000))
+    # 0 would mean that there is no limit.
+    return str(min(max(1, round(span.total_seconds() * 1000)), LONGEST))

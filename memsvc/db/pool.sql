@@ -1,6 +1,7 @@
 -- name: begin
--- set_config with true is SET LOCAL; one statement, one round trip.
-select set_config('role', 'memsvc_service', true),
+-- set_config with true is SET LOCAL; one statement, one round trip. The catalogue answers every login.
+select exists (select from pg_catalog.pg_namespace where nspname = 'memsvc') as is_migrated,
+    set_config('role', 'memsvc_service', true),
     set_config('memsvc.tenant_id', %(tenant_id)s, true),
     set_config('memsvc.principal_id', %(principal_id)s, true),
     set_config('statement_timeout', %(statement_timeout)s, true),

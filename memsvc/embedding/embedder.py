@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 from memsvc.errors import WrongUse
+
+if TYPE_CHECKING:
+    from memsvc.settings import Settings
 
 # A plain list: HalfVector and Vector of pgvector take it as it is, callers need no numpy, and an array handed to
 # psycopg by mistake would quietly travel as `vector` where the column is a `halfvec`.
 Vector = list[float]
 Span = tuple[int, int]
 
+_FORMS = "builtin, onnx:<folder>, st:<name or folder>, openai:<model>@<base url>"
 _HASH_NAME = re.compile(r"hash:([1-9][0-9]{0,4})")
 
 
@@ -65,11 +70,15 @@ class Embedder(Protocol):
         ...
 
 
-def load(name: str, *, threads: int = 1) -> Embedder:
+def load(name: str, *, threads: int = 1, settings: Settings | None = None) -> Embedder:
     """
-    The embedder of that name: `builtin`, or `hash:<dimension>`, which knows no meaning and is for tests.
+    The embedder of that name.
 
-    Cheap: a model is read at its first use. `threads` is how many one embedding may use.
+    `builtin`; `onnx:<folder>`; `st:<name or folder>` for sentence-transformers; `openai:<model>@<base url>`; or
+    `hash:<dimension>`, which knows no meaning and is for tests.
+
+    Cheap: a model is read at its first use. `threads` is how many one embedding may use. `settings` hold the keys of
+    endpoints; None reads the environment.
 
     Raises:
         WrongUse: the name is not one of these.
@@ -82,4 +91,32 @@ def load(name: str, *, threads: int = 1) -> Embedder:
         from memsvc.embedding.hashing import HashingEmbedder
 
         return HashingEmbedder(int(hashing[1]))
-    raise WrongUse(f"no embedder is called {name!r}", mend="choose builtin, or hash:<dimension> for tests")
+    kind, _, rest = name.partition(":")
+    if kind in _CHOOSERS and rest:
+        return _CHOOSERS[kind](rest, threads, settings)
+    raise WrongUse(f"no embedder is called {name!r}", mend=f"choose {_FORMS}, or hash:<dimension> for tests")
+
+
+def _onnx(folder: str, threads: int, _: Settings | None) -> Embedder:
+    from memsvc.embedding import onnx, onnx_folder
+
+    return onnx.OnnxEmbedder(lambda: onnx_folder.read(Path(folder)), threads=threads)
+
+
+def _sentence(name: str, threads: int, _: Settings | None) -> Embedder:
+    from memsvc.embedding import sentence
+
+    return sentence.SentenceEmbedder(sentence.source(name), threads=threads)
+
+
+def _openai(name: str, _: int, settings: Settings | None) -> Embedder:
+    from memsvc.embedding import openai_api
+    from memsvc.settings import load as load_settings
+
+    known = settings or load_settings()
+    endpoint = openai_api.endpoint(name)
+    key = openai_api.key(known, endpoint)
+    return openai_api.OpenAIEmbedder(endpoint, api_key=key, max_tokens=known.embed_max_tokens)
+
+
+_CHOOSERS = {"onnx": _onnx, "st": _sentence, "openai": _openai}

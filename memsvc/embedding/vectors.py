@@ -67,6 +67,13 @@ def unembedded_of_output(conn: Conn, model: str, source_id: UUID, store: str, th
         return cursor.execute(SQL["unembedded_of_output"], values).fetchall()
 
 
+def count_of_output(conn: Conn, model: str, source_id: UUID, store: str, thread_id: str) -> int:
+    """How many chunks the current memories of one session output have vectors of the model for."""
+    values = {"model": model, "source_id": source_id, "store": store, "thread_id": thread_id}
+    row = conn.execute(SQL["count_of_output"], values).fetchone()
+    return int(row[0]) if row else 0
+
+
 def unembedded_memory(conn: Conn, model: str, memory_id: UUID) -> list[Unembedded]:
     """The memory of this id, if it is current and has no vectors of the model."""
     with conn.cursor(row_factory=class_row(Unembedded)) as cursor:

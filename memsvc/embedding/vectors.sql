@@ -23,6 +23,19 @@ where m.source_id = %(source_id)s
       and e.memory_id = m.id)
 order by m.id;
 
+-- name: count_of_output
+select count(*)
+from memsvc.memories m
+join memsvc.chunk_embeddings e
+    on e.tenant_id = m.tenant_id
+    and e.scope_id = m.scope_id
+    and e.model = %(model)s
+    and e.memory_id = m.id
+where m.source_id = %(source_id)s
+  and m.store = %(store)s
+  and m.thread_id = %(thread_id)s
+  and m.retired_at is null;
+
 -- name: unembedded_memory
 select m.id, m.scope_id, m.text, m.context, m.speaker, m.observed_at
 from memsvc.memories m

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import logging
 import os
@@ -236,7 +237,7 @@ def worker(once: bool, as_json: bool) -> None:
 def main() -> NoReturn:
     """The entry point: exit status 0 done, 1 failed, 2 wrong use, 3 not found, 4 refused, 5 conflict."""
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
         cli.main(standalone_mode=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from threading import Event
+from threading import Event, Thread
 from types import FrameType
 
 
@@ -15,8 +15,9 @@ def stop_on_signal() -> Event:
     stop = Event()
 
     def ask(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature is the system's
-        stop.set()
         signal.signal(number, signal.SIG_DFL)
+        # The main thread may be inside stop.wait() and hold its lock: another thread must set it.
+        Thread(target=stop.set, name="stop", daemon=True).start()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, ask)

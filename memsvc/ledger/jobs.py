@@ -22,11 +22,13 @@ from memsvc.model.job import JobKey, Lease
 SQL = queries.load(__file__)
 
 RETRIES = 3
+LONGEST_ERROR = 2000
 
 
 def enqueue(conn: Conn, keys: Iterable[tuple[JobKey, UUID | None]], *, priority: int = 0) -> int:
     """
-    Say that there is new input: absent, done or error -> pending with all retries; pending and running stay.
+    Say that there is new input: absent, done or error -> pending with all retries, due at once; pending and running
+    stay.
 
     Each key comes with the scope that the work is in, None for work of a whole tenant. The input watermark goes up by
     one, so that a worker that is busy with the old input finds out when it completes. Returns how many jobs there are
@@ -43,11 +45,16 @@ def claim(conn: Conn, kinds: Sequence[str], *, worker_id: str, lease_for: timede
     """
     Take the most urgent due jobs: pending, error whose time has come, or running with an expired lease -> running.
 
-    A lease that expired is written to the history as lost. Nothing due gives an empty list.
+    The kinds are asked in their order; of each, a higher priority comes first, then what has been due for longest. A
+    lease that expired is written to the history as lost. Nothing due gives an empty list.
     """
-    values = {"kinds": list(kinds), "worker_id": worker_id, "lease_for": lease_for, "limit": limit}
+    leases: list[Lease] = []
     with conn.cursor(row_factory=class_row(Lease)) as cursor:
-        return cursor.execute(SQL["claim"], values).fetchall()
+        for kind in kinds:
+            if len(leases) < limit:
+                values = {"kind": kind, "worker_id": worker_id, "lease_for": lease_for, "limit": limit - len(leases)}
+                leases += cursor.execute(SQL["claim"], values).fetchall()
+    return leases
 
 
 def heartbeat(conn: Conn, lease: Lease, *, lease_for: timedelta) -> None:
@@ -74,12 +81,16 @@ def complete(conn: Conn, lease: Lease) -> None:
 
 def fail(conn: Conn, lease: Lease, error: str, *, retry_in: timedelta) -> None:
     """
-    running -> error, to be tried again after `retry_in`; with no retry left it stops as exhausted.
+    running -> error, to be tried again after `retry_in`; with no retry left it stops as exhausted. If newer input
+    arrived meanwhile, back to pending instead.
+
+    `error` is for people to read and holds no text of a memory; what Postgres cannot store of it is replaced.
 
     Raises:
         LeaseLost: somebody else owns the job now.
     """
-    _owned(conn, "fail", lease, error=error[:2000], retry_in=retry_in)
+    storable = error.replace("\x00", "\ufffd").encode(errors="replace").decode()[:LONGEST_ERROR]
+    _owned(conn, "fail", lease, input_watermark=lease.input_watermark, error=storable, retry_in=retry_in)
 
 
 def release(conn: Conn, lease: Lease) -> None:

@@ -9,7 +9,7 @@ on conflict on constraint jobs_pkey do update set
     status = case when jobs.status = 'running' then 'running' else 'pending' end,
     input_watermark = coalesce(jobs.input_watermark, 0) + 1,
     scope_id = excluded.scope_id,
-    priority = greatest(jobs.priority, excluded.priority),
+    priority = case when jobs.status = 'done' then excluded.priority else greatest(jobs.priority, excluded.priority) end,
     not_before = case when jobs.status in ('running', 'pending') then jobs.not_before else now() end,
     retry_at = case when jobs.status = 'running' then jobs.retry_at end,
     retry_remaining = excluded.retry_remaining,
@@ -17,14 +17,16 @@ on conflict on constraint jobs_pkey do update set
     stop_reason = null;
 
 -- name: claim
--- The most urgent due jobs. The table derives due_at: not_before while pending, retry_at after an error, lease_until
--- while running, so a job left behind by a dead worker comes back by itself and one partial index serves all. A lease is
--- live while lease_until is later than now: due_at <= now() is its exact opposite.
+-- The most urgent due jobs of a kind. The table derives due_at: not_before while pending, retry_at after an error,
+-- lease_until while running, so a job left behind by a dead worker comes back by itself and one partial index serves all.
+-- A lease is live while lease_until is later than now: due_at <= now() is its exact opposite. One kind, in
+-- exactly the order of the index: otherwise each claim would read and sort the whole backlog.
 with candidate as (
-    select j.tenant_id, j.source_id, j.store, j.kind, j.job_key, j.status, j.ownership_token, j.worker_id, j.started_at
+    select j.tenant_id, j.source_id, j.store, j.kind, j.job_key, j.status, j.ownership_token, j.worker_id, j.started_at,
+        j.due_at
     from memsvc.jobs j
     where j.tenant_id = memsvc.current_tenant()
-      and j.kind = any (%(kinds)s::text[])
+      and j.kind = %(kind)s
       and j.store = 'memsvc'
       and j.status <> 'done'
       and j.due_at <= now()
@@ -39,22 +41,27 @@ lost as (
         coalesce(c.started_at, now()), 'lost', 'the lease expired'
     from candidate c
     where c.status = 'running'
+),
+taken as (
+    update memsvc.jobs as j set
+        status = 'running',
+        worker_id = %(worker_id)s,
+        ownership_token = gen_random_uuid()::text,
+        started_at = now(),
+        finished_at = null,
+        lease_until = now() + %(lease_for)s,
+        retry_at = null,
+        last_error = null,
+        attempts = j.attempts + 1
+    from candidate c
+    where (j.tenant_id, j.source_id, j.store, j.kind, j.job_key)
+        = (c.tenant_id, c.source_id, c.store, c.kind, c.job_key)
+    returning j.source_id, j.kind, j.job_key, j.ownership_token, j.worker_id, j.lease_until, j.input_watermark,
+        j.attempts, j.retry_remaining, j.priority, c.due_at
 )
-update memsvc.jobs as j set
-    status = 'running',
-    worker_id = %(worker_id)s,
-    ownership_token = gen_random_uuid()::text,
-    started_at = now(),
-    finished_at = null,
-    lease_until = now() + %(lease_for)s,
-    retry_at = null,
-    last_error = null,
-    attempts = j.attempts + 1
-from candidate c
-where (j.tenant_id, j.source_id, j.store, j.kind, j.job_key)
-    = (c.tenant_id, c.source_id, c.store, c.kind, c.job_key)
-returning j.source_id, j.kind, j.job_key, j.ownership_token, j.worker_id, j.lease_until, j.input_watermark,
-    j.attempts, j.retry_remaining;
+select source_id, kind, job_key, ownership_token, worker_id, lease_until, input_watermark, attempts, retry_remaining
+from taken
+order by priority desc, due_at, source_id, job_key;
 
 -- name: heartbeat
 update memsvc.jobs set
@@ -91,14 +98,23 @@ select tenant_id, source_id, store, kind, job_key, ownership_token, worker_id, s
 from ended;
 
 -- name: fail
+-- It was the old input that failed: newer input is tried at once, with all retries.
 with ended as (
     update memsvc.jobs set
-        status = 'error',
+        status = case when input_watermark > %(input_watermark)s then 'pending' else 'error' end,
+        not_before = case when input_watermark > %(input_watermark)s then now() else not_before end,
         finished_at = now(),
         lease_until = null,
-        retry_remaining = greatest(retry_remaining - 1, 0),
-        retry_at = case when retry_remaining > 1 then now() + %(retry_in)s end,
-        stop_reason = case when retry_remaining > 1 then null else 'exhausted' end,
+        retry_remaining = case
+            when input_watermark > %(input_watermark)s then retry_remaining else greatest(retry_remaining - 1, 0) end,
+        retry_at = case
+            when input_watermark > %(input_watermark)s then null
+            when retry_remaining > 1 then now() + %(retry_in)s end,
+        stop_reason = case
+            when input_watermark > %(input_watermark)s then null
+            when retry_remaining > 1 then null
+            else 'exhausted' end,
+        attempts = case when input_watermark > %(input_watermark)s then 0 else attempts end,
         last_error = %(error)s
     where source_id = %(source_id)s
       and store = 'memsvc'

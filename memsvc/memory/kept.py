@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-from memsvc.memory.redact import Finding, redact
+from memsvc.redaction.redact import Finding, redact
 
 # Postgres has no NUL in text. Its picture takes the same one character, so that every other offset stays.
 NUL_PICTURE = "␀"

@@ -24,8 +24,9 @@ def raw(value: object) -> object:
 
 def extra(columns: Mapping[str, object]) -> dict[str, object]:
     """Columns that have no place of their own: secrets are cut out of their texts, everything else is raw."""
-    return {name: keep(value.encode()).text if _is_plain(value) else raw(value) for name, value in columns.items()}
+    return {name: _extra(value) for name, value in columns.items()}
 
 
-def _is_plain(value: object) -> bool:
-    return isinstance(value, str) and isinstance(raw(value), str)
+def _extra(value: object) -> object:
+    whole = raw(value)
+    return keep(whole.encode()).text if isinstance(whole, str) else whole

@@ -10,6 +10,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from uuid import UUID, uuid5
 
 from psycopg.rows import class_row
@@ -17,7 +18,7 @@ from psycopg.rows import class_row
 from memsvc.db import queries
 from memsvc.db.pool import Conn
 from memsvc.db.recordset import recordset
-from memsvc.memory.derive import RULES, derive
+from memsvc.derivation.derive import RULES, derive
 from memsvc.memory.outputs import StoredOutput
 from memsvc.model.memory import Statement, text_hash
 from memsvc.model.principal import Actor
@@ -75,11 +76,18 @@ def reconcile(conn: Conn, actor: Actor, source_id: UUID, given: Sequence[StoredO
     back or is classified anew starts its next life, which supersedes the last. What a person retired stays retired.
     """
     known = _known(conn, source_id, given)
+    projects = _projects(conn, source_id, given)
     added: list[FoundMemory] = []
     stayed: list[FoundMemory] = []
     retired: list[tuple[UUID, UUID | None]] = []
     for output in given:
-        changes = compare(actor.tenant_id, source_id, output, known[output.store, output.thread_id])
+        changes = compare(
+            actor.tenant_id,
+            source_id,
+            output,
+            known[output.store, output.thread_id],
+            project=projects.get(output.thread_id, ""),
+        )
         added += changes.added
         stayed += changes.stayed
         retired += changes.retired
@@ -88,14 +96,16 @@ def reconcile(conn: Conn, actor: Actor, source_id: UUID, given: Sequence[StoredO
     return changes
 
 
-def compare(tenant_id: UUID, source_id: UUID, output: StoredOutput, known: Iterable[KnownMemory]) -> Changes:
+def compare(
+    tenant_id: UUID, source_id: UUID, output: StoredOutput, known: Iterable[KnownMemory], *, project: str = ""
+) -> Changes:
     """Pure: what the derivation finds in one output against the rows that are known of it."""
     lives: dict[tuple[bytes, int], list[KnownMemory]] = defaultdict(list)
     for memory in sorted(known, key=lambda m: m.life):
         lives[memory.text_sha256, memory.occurrence].append(memory)
     changes = Changes([], [], [])
     seen: dict[bytes, int] = defaultdict(int)
-    for statement in derive(output.raw_memory, output.rollout_summary):
+    for statement in derive(output.raw_memory, output.rollout_summary, project=project):
         digest = text_hash(statement.text)
         occurrence = seen[digest]
         seen[digest] += 1
@@ -136,6 +146,13 @@ def _says_the_same(known: KnownMemory, output: StoredOutput, statement: Statemen
         statement.context,
         output.scope_id,
     )
+
+
+def _projects(conn: Conn, source_id: UUID, given: Sequence[StoredOutput]) -> dict[str, str]:
+    """The last part of each session's working folder, which is what people call their project."""
+    ids = [output.thread_id for output in given]
+    folders = conn.execute(SQL["folders"], {"source_id": source_id, "thread_ids": ids}).fetchall()
+    return {thread_id: PurePosixPath(cwd.replace("\\", "/")).name for thread_id, cwd in folders}
 
 
 def _known(conn: Conn, source_id: UUID, given: Sequence[StoredOutput]) -> dict[tuple[str, str], list[KnownMemory]]:

@@ -9,6 +9,14 @@ join memsvc.memories m
     and m.thread_id = given.thread_id
 order by m.store, m.thread_id, m.text_sha256, m.occurrence, m.life;
 
+-- name: folders
+select id, cwd
+from memsvc.threads
+where source_id = %(source_id)s
+  and id = any (%(thread_ids)s::text[])
+  and cwd is not null
+order by id;
+
 -- name: retire
 -- A row that was retired before keeps its time and reason; only its successor is new.
 update memsvc.memories as m set

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from datetime import UTC
 from uuid import UUID
 
 from memsvc.db.pool import Conn, Pool
@@ -13,7 +14,7 @@ from memsvc.embedding.vectors import EmbeddedChunk, Unembedded
 from memsvc.model.job import EMBED, JobKey, Lease
 from memsvc.model.principal import Actor
 
-# A text beyond this many chunks is found by its words; what is cut is far from what anybody asks for.
+# A session output beyond this many chunks is found by its words; what is cut is far from what anybody asks for.
 MAX_CHUNKS = 2000
 
 
@@ -35,18 +36,22 @@ def handle(pool: Pool, actor: Actor, embedder: Embedder, lease: Lease) -> Callab
     """
     with pool.transaction(actor) as conn:
         vectors.register(conn, embedder)
-        memories = _memories(conn, embedder.model, lease)
+        memories, limit = _given(conn, embedder.model, lease)
     chunks: list[EmbeddedChunk] = []
     for memory in memories:
-        chunks += embedded(embedder, memory, limit=MAX_CHUNKS - len(chunks))
+        if len(chunks) < limit:
+            chunks += embedded(embedder, memory, limit=limit - len(chunks))
     return lambda conn: vectors.write(conn, embedder.model, chunks)
 
 
-def _memories(conn: Conn, model: str, lease: Lease) -> list[Unembedded]:
+def _given(conn: Conn, model: str, lease: Lease) -> tuple[list[Unembedded], int]:
+    """What has no vectors yet, and how many chunks of it may have them."""
     store, slash, thread_id = lease.job_key.partition("/")
-    if slash:
-        return vectors.unembedded_of_output(conn, model, lease.source_id, store, thread_id)
-    return vectors.unembedded_memory(conn, model, UUID(lease.job_key))
+    if not slash:
+        return vectors.unembedded_memory(conn, model, UUID(lease.job_key)), MAX_CHUNKS
+    output = (lease.source_id, store, thread_id)
+    done = vectors.count_of_output(conn, model, *output)
+    return vectors.unembedded_of_output(conn, model, *output), MAX_CHUNKS - done
 
 
 def embedded(embedder: Embedder, memory: Unembedded, *, limit: int) -> list[EmbeddedChunk]:
@@ -62,8 +67,8 @@ def embedded(embedder: Embedder, memory: Unembedded, *, limit: int) -> list[Embe
 
 
 def _heading(embedder: Embedder, memory: Unembedded) -> str:
-    """Speaker and date where known, then what the memory is about; at most half of the model's window."""
-    said = [part for part in (memory.speaker, memory.observed_at and f"{memory.observed_at:%d %B %Y}") if part]
-    whole = ": ".join(part for part in (", ".join(said), memory.context) if part)
+    """Speaker and date (UTC) where known, then what the memory is about; at most half of the model's window."""
+    day = f"{memory.observed_at.astimezone(UTC):%d %B %Y}" if memory.observed_at else None
+    whole = ": ".join(filter(None, (", ".join(filter(None, (memory.speaker, day))), memory.context)))
     spans = embedder.spans(whole, room=embedder.max_tokens // 2, limit=1)
     return f"{whole[spans[0][0] : spans[0][1]]}: " if spans else ""

@@ -106,7 +106,7 @@ def _start(
 
 def _finish(pool: Pool, work: Ingest, export: importer.Export) -> None:
     if work.report.redacted:
-        work.report.warnings.append(f"{work.report.redacted} secrets were redacted")
+        work.report.warnings.append(f"secrets cut out: {work.report.redacted}")
     with pool.transaction(work.actor) as conn:
         sources.saw_export(conn, work.source, export.identity)
         runs.finish(

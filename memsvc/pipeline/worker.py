@@ -9,16 +9,18 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from threading import Event, Thread
 
 import psycopg
 
 from memsvc.db.pool import Conn, Pool
-from memsvc.errors import DatabaseUnavailable, LeaseLost
+from memsvc.errors import DatabaseUnavailable, EmbedderUnavailable, LeaseLost, MemsvcError
 from memsvc.ledger import jobs
 from memsvc.ledger.backoff import backoff
 from memsvc.model.job import Lease
@@ -28,7 +30,11 @@ logger = logging.getLogger(__name__)
 
 LEASE_FOR = timedelta(minutes=5)
 POLL_EVERY = timedelta(seconds=2)
+LONGEST_PAUSE = timedelta(minutes=1)
 CLAIM_WITHIN = timedelta(seconds=2)
+
+# Classes of SQLSTATE that say that the server cannot, not that it will not: connection, resources, operator, system.
+AWAY = ("08", "53", "57P", "58")
 
 Handler = Callable[[Lease], Callable[[Conn], None]]
 
@@ -62,18 +68,24 @@ def run(work: Work, *, once: bool, stop: Event, after_each: Callable[[Done], Non
     """
     Work until told to stop; with `once`, until nothing is due.
 
-    A job that is under way when `stop` is set is finished first. A database that goes away is waited for, unless
-    `once`.
+    A job that is under way when `stop` is set is finished first. A database or a model that cannot be reached is waited
+    for, unless `once`.
+
+    Raises:
+        DatabaseUnavailable, EmbedderUnavailable, psycopg.OperationalError: with `once`, one of them cannot be reached.
     """
-    done = Done()
+    done, pause = Done(), POLL_EVERY
     while not stop.is_set():
         try:
             worked = work_one(work, done)
-        except (DatabaseUnavailable, psycopg.OperationalError):
+        except (DatabaseUnavailable, EmbedderUnavailable, psycopg.OperationalError) as exc:
             if once:
                 raise
-            logger.warning("the database is away; trying again")
-            worked = False
+            logger.error("no work for %d seconds: %s", pause.total_seconds(), account(exc))  # noqa: TRY400
+            stop.wait(pause.total_seconds())
+            pause = min(2 * pause, LONGEST_PAUSE)
+            continue
+        pause = POLL_EVERY
         if worked and after_each is not None:
             after_each(done)
         if not worked:
@@ -84,38 +96,74 @@ def run(work: Work, *, once: bool, stop: Event, after_each: Callable[[Done], Non
 
 
 def work_one(work: Work, done: Done) -> bool:
-    """Claim one job and see it through; False when nothing is due."""
+    """
+    Claim one job and see it through; False when nothing is due.
+
+    Raises:
+        DatabaseUnavailable, psycopg.OperationalError: the database went away; the job comes back when its lease ends.
+        EmbedderUnavailable: the model cannot be had now; the job was given back.
+    """
     with work.pool.transaction(work.actor, statement_within=CLAIM_WITHIN) as conn:
         leases = jobs.claim(conn, list(work.handlers), worker_id=work.worker_id, lease_for=work.lease_for)
     if not leases:
         return False
     (lease,) = leases
     try:
+        completed = _see_through(work, lease)
+    except LeaseLost:
+        logger.warning("lease lost: %s %s", lease.kind, lease.job_key)
+        done.lost += 1
+    else:
+        done.completed += completed
+        done.failed += not completed
+    return True
+
+
+def _see_through(work: Work, lease: Lease) -> bool:
+    """Do what the lease is for; False when that failed, which the ledger then knows."""
+    try:
         with _kept_alive(work, lease):
             write = work.handlers[lease.kind](lease)  # the slow part, no transaction open
         with work.pool.transaction(work.actor) as conn:  # the result and the completion, together
             write(conn)
             jobs.complete(conn, lease)
-        done.completed += 1
     except LeaseLost:
-        logger.warning("lease lost: %s %s", lease.kind, lease.job_key)
-        done.lost += 1
-    except (DatabaseUnavailable, psycopg.OperationalError):
-        # Not the job's fault: the lease runs out and the job comes back.
+        raise
+    except EmbedderUnavailable:
+        with work.pool.transaction(work.actor) as conn:
+            jobs.release(conn, lease)
         raise
     except Exception as exc:
-        logger.exception("job failed: %s %s", lease.kind, lease.job_key)
+        if _is_away(exc):
+            raise  # not the job's fault: the lease runs out and the job comes back
         _fail(work, lease, exc)
-        done.failed += 1
+        return False
     return True
 
 
+def _is_away(exc: Exception) -> bool:
+    """Did the database go away? A statement that it cut short, or a deadlock, is the doing of the job."""
+    if isinstance(exc, psycopg.OperationalError):
+        return exc.sqlstate is None or exc.sqlstate.startswith(AWAY)
+    return isinstance(exc, DatabaseUnavailable)
+
+
 def _fail(work: Work, lease: Lease, exc: Exception) -> None:
-    try:
-        with work.pool.transaction(work.actor) as conn:
-            jobs.fail(conn, lease, f"{type(exc).__name__}: {exc}", retry_in=backoff(lease.attempts))
-    except LeaseLost:
-        logger.warning("lease lost: %s %s", lease.kind, lease.job_key)
+    error = account(exc)
+    steps = "".join(traceback.format_tb(exc.__traceback__))
+    logger.error("job failed: %s %s: %s\n%s", lease.kind, lease.job_key, error, steps)
+    with work.pool.transaction(work.actor) as conn:
+        jobs.fail(conn, lease, error, retry_in=backoff(lease.attempts))
+
+
+def account(exc: Exception) -> str:
+    """What failed and where. What is not ours may quote a memory or a statement in its message: that stays out."""
+    if isinstance(exc, MemsvcError):
+        return f"{exc.code}: {exc}"
+    if isinstance(exc, psycopg.Error):
+        return " ".join(filter(None, (type(exc).__name__, exc.sqlstate, exc.diag.constraint_name)))
+    place = traceback.extract_tb(exc.__traceback__)[-1]
+    return f"{type(exc).__name__} in {place.name}, {Path(place.filename).name}:{place.lineno}"
 
 
 @contextmanager
@@ -130,8 +178,8 @@ def _kept_alive(work: Work, lease: Lease) -> Iterator[None]:
                     jobs.heartbeat(conn, lease, lease_for=work.lease_for)
             except LeaseLost:
                 return  # the completion will find out too, and roll back
-            except (DatabaseUnavailable, psycopg.OperationalError):
-                logger.warning("no heartbeat for %s %s: the database is away", lease.kind, lease.job_key)
+            except (MemsvcError, psycopg.Error) as exc:
+                logger.warning("no heartbeat for %s %s: %s", lease.kind, lease.job_key, account(exc))
 
     thread = Thread(target=beat, name=f"heartbeat {lease.job_key}", daemon=True)
     thread.start()

@@ -70,7 +70,7 @@ def remember(app: App, request: RememberRequest) -> RememberResult:
         Conflict: the idempotency key was used for another memory.
     """
     kept = keep(_checked(request).encode("utf-8", errors="replace"))
-    notes = [f"{len(kept.findings)} secrets were redacted"] if kept.findings else []
+    notes = [f"secrets cut out: {len(kept.findings)}"] if kept.findings else []
     with app.pool.transaction(app.actor) as conn:
         scope = target(conn, request.scope, request.folder, host=app.host)
         author = principals.kind_of_caller(conn)

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from threading import Event
 
+import psycopg
+
+from memsvc.db.pool import Conn
+from memsvc.errors import MemsvcError
 from memsvc.ledger import jobs
 from memsvc.model.job import EMBED, Lease
 from memsvc.pipeline import embed, worker
 from memsvc.pipeline.worker import Done, Handler, Work
 from memsvc.service.app import App
 
+logger = logging.getLogger(__name__)
+
 
 def handlers(app: App) -> dict[str, Handler]:
-    """What this process can do, by kind of job."""
+    """
+    What this process can do, by kind of job.
 
-    def embed_memories(lease: Lease) -> Callable[..., None]:
-        return embed.handle(app.pool, app.actor, app.embedder, lease)
+    Raises:
+        WrongUse: no embedder has the name that is set; no job is claimed for finding that out.
+    """
+    embedder = app.embedder
+
+    def embed_memories(lease: Lease) -> Callable[[Conn], None]:
+        return embed.handle(app.pool, app.actor, embedder, lease)
 
     return {EMBED: embed_memories}
 
@@ -27,8 +40,11 @@ def work(app: App, *, once: bool, stop: Event, after_each: Callable[[Done], None
 
 
 def work_one(app: App) -> None:
-    """Do the most urgent job that is due, if there is one; a failure is the ledger's to keep."""
-    worker.work_one(_task(app), Done())
+    """Do the most urgent job that is due, if there is one; what cannot be done now is left to the next worker."""
+    try:
+        worker.work_one(_task(app), Done())
+    except (MemsvcError, psycopg.Error) as exc:
+        logger.error("a job is left to the next worker: %s", worker.account(exc))  # noqa: TRY400
 
 
 def _task(app: App) -> Work:

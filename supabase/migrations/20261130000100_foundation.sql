@@ -1,25 +1,67 @@
 -- Roles, schemas, pgvector, and the record of what is applied.
 -- Everything is owned by a role that nobody logs in as, so that row-level security binds every login.
+-- Roles belong to the whole server: another database of it may have made them long ago, or be making them now. A login
+-- that may take a role already is not granted it again, which only the role's maker or a superuser could do.
 do $$
+declare
+    needed text;
 begin
-    if not exists (select from pg_catalog.pg_roles where rolname = 'memsvc_owner') then
-        create role memsvc_owner nologin;
+    foreach needed in array array['memsvc_owner', 'memsvc_service'] loop
+        if not exists (select from pg_catalog.pg_roles where rolname = needed) then
+            begin
+                execute format('create role %I nologin', needed);
+            exception when duplicate_object or unique_violation then
+                null;
+            end;
+        end if;
+        if not pg_has_role(current_user, needed, 'set') then
+            execute format('grant %I to %I', needed, current_user);
+        end if;
+    end loop;
+end
+$$;
+
+-- pgvector stays where it is. A grant without the right to grant is only warned of, hence the second look.
+do $$
+declare
+    home text;
+begin
+    if not exists (select from pg_catalog.pg_extension where extname = 'vector') then
+        create schema if not exists extensions;
+        create extension vector with schema extensions;
     end if;
-    if not exists (select from pg_catalog.pg_roles where rolname = 'memsvc_service') then
-        create role memsvc_service nologin;
+    select n.nspname into strict home
+    from pg_catalog.pg_extension e
+    join pg_catalog.pg_namespace n on n.oid = e.extnamespace
+    where e.extname = 'vector';
+    for attempt in 1..2 loop
+        exit when has_schema_privilege('memsvc_owner', home, 'usage')
+            and has_schema_privilege('memsvc_service', home, 'usage');
+        if attempt = 2 then
+            raise insufficient_privilege using message = format(
+                'pgvector is in schema %I, which this login may not open to memsvc: grant usage on schema %I to public',
+                home, home);
+        end if;
+        execute format('grant usage on schema %I to memsvc_owner, memsvc_service', home);
+    end loop;
+end
+$$;
+
+do $$
+declare
+    taken text;
+begin
+    select n.nspname into taken
+    from pg_catalog.pg_namespace n
+    where n.nspname in ('memsvc', 'memsvc_api') and n.nspowner <> 'memsvc_owner'::regrole;
+    if found then
+        raise duplicate_schema using message = format('schema %I is there already and is not memsvc''s', taken);
     end if;
 end
 $$;
 
-grant memsvc_owner to current_user;
-grant memsvc_service to current_user;
-
-create schema if not exists extensions;
-create extension if not exists vector with schema extensions;
-
 create schema if not exists memsvc authorization memsvc_owner;
 create schema if not exists memsvc_api authorization memsvc_owner;
-grant usage on schema extensions to memsvc_owner, memsvc_service;
 
 set role memsvc_owner;
 

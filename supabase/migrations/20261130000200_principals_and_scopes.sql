@@ -80,30 +80,41 @@ create table memsvc.grants (
 );
 
 -- The caller: our own setting counts only for our service role, JWT claims only behind PostgREST's login; anybody else is
--- who the database says. No row means nobody, and every policy then answers no.
+-- who the database says. No row means nobody, and every policy then answers no; so does what is no uuid and no JSON, since
+-- an error would come with the text that it is about.
 create function memsvc.caller() returns table (tenant_id uuid, principal_id uuid)
 language plpgsql stable security definer
 set search_path = memsvc, pg_temp
 as $$
 declare
     acting text := coalesce(nullif(current_setting('role', true), 'none'), session_user);
+    tenant text := current_setting('memsvc.tenant_id', true);
+    principal text := current_setting('memsvc.principal_id', true);
+    token text := current_setting('request.jwt.claims', true);
     claims jsonb;
 begin
     if acting = 'memsvc_service' then
+        if not coalesce(pg_input_is_valid(tenant, 'uuid') and pg_input_is_valid(principal, 'uuid'), false) then
+            return;
+        end if;
         return query
             select p.tenant_id, p.id
             from memsvc.principals p
-            where p.tenant_id = nullif(current_setting('memsvc.tenant_id', true), '')::uuid
-              and p.id = nullif(current_setting('memsvc.principal_id', true), '')::uuid
+            where p.tenant_id = tenant::uuid
+              and p.id = principal::uuid
               and p.disabled_at is null;
     elsif session_user = 'authenticator' then
-        claims := nullif(current_setting('request.jwt.claims', true), '')::jsonb;
+        if not coalesce(pg_input_is_valid(token, 'jsonb'), false) then
+            return;
+        end if;
+        claims := token::jsonb;
         -- A user of several tenants names one in the token; without it no tenant is guessed.
         return query
             select min(p.tenant_id::text)::uuid, min(p.id::text)::uuid
             from memsvc.principals p
             where p.auth_user_id = claims ->> 'sub'
-              and p.tenant_id::text = coalesce(claims -> 'app_metadata' ->> 'memsvc_tenant_id', p.tenant_id::text)
+              and p.tenant_id::text
+                = lower(coalesce(claims -> 'app_metadata' ->> 'memsvc_tenant_id', p.tenant_id::text))
               and p.disabled_at is null
             having count(*) = 1;
     else

@@ -50,7 +50,7 @@ create table memsvc.jobs (
         store <> 'memsvc' or status in ('done', 'running') or stop_reason is not null
         or not_before is not null or (status = 'error' and retry_at is not null))
 );
-create index jobs_due on memsvc.jobs (tenant_id, kind, priority desc, due_at)
+create index jobs_due on memsvc.jobs (tenant_id, kind, priority desc, due_at, source_id, job_key)
     where store = 'memsvc' and status <> 'done';
 
 -- One row a lease, written when the lease ends, by its owner or by whoever takes the job over.

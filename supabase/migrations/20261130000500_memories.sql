@@ -46,6 +46,8 @@ create table memsvc.memories (
     constraint memories_scope_fkey foreign key (tenant_id, scope_id) references memsvc.scopes (tenant_id, id),
     constraint memories_author_fkey foreign key (tenant_id, author_id) references memsvc.principals (tenant_id, id),
     constraint memories_source_fkey foreign key (tenant_id, source_id) references memsvc.sources (tenant_id, id),
+    constraint memories_retired_by_fkey foreign key (tenant_id, retired_by)
+        references memsvc.principals (tenant_id, id),
     constraint memories_successor_fkey foreign key (tenant_id, superseded_by)
         references memsvc.memories (tenant_id, id) deferrable initially deferred,
     constraint memory_kind_known check (
@@ -127,22 +129,28 @@ alter table memsvc.reviews enable row level security;
 
 create policy readable on memsvc.memories for select
     using (tenant_id = (select memsvc.current_tenant()) and scope_id in (select memsvc.permitted_scopes('read')));
+-- Nobody speaks in another's name, but for an admin, who may bring in what others said elsewhere.
 create policy writable on memsvc.memories for insert
-    with check (tenant_id = (select memsvc.current_tenant()) and scope_id in (select memsvc.permitted_scopes('write')));
+    with check (tenant_id = (select memsvc.current_tenant()) and scope_id in (select memsvc.permitted_scopes('write'))
+        and (author_id = (select memsvc.current_principal()) or (select memsvc.permits_tenant('admin'))));
 create policy changeable on memsvc.memories for update
     using (tenant_id = (select memsvc.current_tenant()) and scope_id in (select memsvc.permitted_scopes('write')))
     with check (tenant_id = (select memsvc.current_tenant()) and scope_id in (select memsvc.permitted_scopes('write')));
 create policy readable on memsvc.evidence for select
     using (tenant_id = (select memsvc.current_tenant()) and scope_id in (select memsvc.permitted_scopes('read')));
 create policy writable on memsvc.evidence for insert
-    with check (tenant_id = (select memsvc.current_tenant()) and scope_id in (select memsvc.permitted_scopes('write')));
+    with check (tenant_id = (select memsvc.current_tenant()) and scope_id in (select memsvc.permitted_scopes('write'))
+        and (added_by = (select memsvc.current_principal()) or (select memsvc.permits_tenant('admin'))));
+-- What earned a fact stays as it was.
 create policy changeable on memsvc.evidence for update
-    using (tenant_id = (select memsvc.current_tenant()) and scope_id in (select memsvc.permitted_scopes('write')))
+    using (tenant_id = (select memsvc.current_tenant()) and scope_id in (select memsvc.permitted_scopes('write'))
+        and not earns_fact)
     with check (tenant_id = (select memsvc.current_tenant()) and scope_id in (select memsvc.permitted_scopes('write')));
 create policy readable on memsvc.reviews for select
     using (tenant_id = (select memsvc.current_tenant()) and scope_id in (select memsvc.permitted_scopes('read')));
 create policy writable on memsvc.reviews for insert
-    with check (tenant_id = (select memsvc.current_tenant()) and scope_id in (select memsvc.permitted_scopes('write')));
+    with check (tenant_id = (select memsvc.current_tenant()) and scope_id in (select memsvc.permitted_scopes('write'))
+        and (reviewer_id = (select memsvc.current_principal()) or (select memsvc.permits_tenant('admin'))));
 
 -- Text, author and evidence of a memory are written once: only the columns that retire a row may change, and the
 -- place of derived evidence, which follows its line.

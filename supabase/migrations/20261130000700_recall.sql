@@ -68,10 +68,11 @@ as $$
 $$;
 
 -- Any word counts, and a rare one counts more: each lexeme adds its inverse document frequency in the searched scopes.
+-- It needs nothing of pgvector's schema, in which somebody else may be allowed to create better fitting operators.
 create function memsvc.text_candidates(query text, searched uuid[], candidates integer)
 returns table (memory_id uuid, score double precision)
 language sql stable security definer rows 100
-set search_path = memsvc, extensions, public, pg_temp
+set search_path = pg_catalog, memsvc, pg_temp
 as $$
     with allowed as (
         select memsvc.current_tenant() as tenant_id,
@@ -101,13 +102,14 @@ as $$
     limit candidates
 $$;
 
--- The nearest memories, each by its nearest chunk. score is the cosine.
+-- The nearest memories, each by its nearest chunk. score is the cosine. Every operator fits its operands exactly, so that
+-- one which somebody else put into pgvector's schema cannot fit better.
 create function memsvc.vector_candidates(query_embedding halfvec, model_name text, searched uuid[], candidates integer)
 returns table (memory_id uuid, score double precision)
 language sql stable security definer rows 100
 set search_path = memsvc, extensions, public, pg_temp
 as $$
-    select e.memory_id, 1 - min(e.embedding <=> query_embedding)
+    select e.memory_id, 1::double precision - min(e.embedding <=> query_embedding)
     from memsvc.chunk_embeddings e
     join memsvc.memories m on m.tenant_id = e.tenant_id and m.scope_id = e.scope_id and m.id = e.memory_id
     where e.tenant_id = memsvc.current_tenant()

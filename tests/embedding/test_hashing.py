@@ -10,13 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memsvc.embedding.embedder import Vector
 from memsvc.embedding.hashing import HashingEmbedder
 from memsvc.errors import WrongUse
-
-
-def cosine(one: Vector, other: Vector) -> float:
-    return sum(a * b for a, b in zip(one, other, strict=True))
+from tests.embedding.vectors import cosine
 
 
 def test_the_vector_is_the_same_in_every_process() -> None:

@@ -13,19 +13,10 @@ from memsvc.embedding.builtin import BuiltinEmbedder
 from memsvc.embedding.embedder import Embedder, Span
 from memsvc.embedding.hashing import HashingEmbedder
 from memsvc.errors import WrongUse
+from tests.embedding.texts import TEXTS, check, check_fit, pieces, prose
 
 BUILTIN, HASHING = BuiltinEmbedder(), HashingEmbedder(8)
 WINDOW = {BUILTIN.model: 254, HASHING.model: 256}
-
-# What cuts go wrong on: blanks of many kinds, scripts without blanks, characters that are several tokens or none,
-# words that are one token because they are too long, and special tokens spelled out.
-PIECES = st.one_of(
-    st.text(max_size=30),
-    st.sampled_from(["\n\n", "\n", " ", "\r\n", "\t", "\u3000", "\u2028", ". ", "。", "word", "embeddings", "e\u0301"]),
-    st.sampled_from(["[SEP]", "각하", "東京", "\x00", "\ufffd", "\u0301", "\ud800", "\U0001f600", "ß", "İ", "a" * 101]),
-    st.sampled_from(["3.14", "foo_bar(baz)", "https://a.example/b?c=d", "0123456789abcdef" * 8]),
-)
-TEXTS = st.lists(PIECES, max_size=60).map("".join)
 
 SMALL = 8
 
@@ -44,37 +35,16 @@ def characters(text: str) -> list[Span]:
     return [(place, place + 1) for place, character in enumerate(text) if not character.isspace()]
 
 
-def pieces(text: str, found: list[Span]) -> list[str]:
-    return [text[start:end] for start, end in found]
-
-
-def check(text: str, found: list[Span]) -> None:
-    """Ordered, not overlapping, and nothing but white space left out."""
-    reached = 0
-    for start, end in found:
-        assert reached <= start < end
-        assert not text[reached:start].strip()
-        assert text[start:end] == text[start:end].strip()
-        reached = end
-    assert not text[reached:].strip()
-
-
-def check_fit(text: str, found: list[Span], embedder: Embedder, room: int) -> None:
-    check(text, found)
-    longest = max((embedder.count_tokens(piece) for piece in pieces(text, found)), default=0)
-    assert longest <= WINDOW[embedder.model] - room
-
-
 @settings(deadline=None)
 @given(text=TEXTS, room=st.integers(0, 246))
 def test_builtin_spans_cover_the_text_and_fit_the_window(text: str, room: int) -> None:
-    check_fit(text, BUILTIN.spans(text, room=room), BUILTIN, room)
+    check_fit(text, BUILTIN.spans(text, room=room), BUILTIN, 254 - room)
 
 
 @settings(deadline=None)
 @given(text=TEXTS, room=st.integers(0, 248))
 def test_hashing_spans_cover_the_text_and_fit_the_window(text: str, room: int) -> None:
-    check_fit(text, HASHING.spans(text, room=room), HASHING, room)
+    check_fit(text, HASHING.spans(text, room=room), HASHING, 256 - room)
 
 
 @settings(deadline=None)
@@ -174,20 +144,12 @@ def test_limit_gives_the_first_spans(embedder: Embedder) -> None:
     assert embedder.spans(text, limit=3) == embedder.spans(text)[:3]
 
 
-def prose(size: int) -> str:
-    chance = random.Random(2)
-    vocabulary = ["lease", "heartbeat", "the", "a", "of", "embedding", "foo_bar()", "/usr/lib/x.so", "3.14", "naïve"]
-    return " ".join(
-        chance.choice(vocabulary) + chance.choice(["", "", ".", ",", "\n", "\n\n"]) for _ in range(size // 8)
-    )
-
-
 def test_two_megabytes_of_prose_are_cut_between_words() -> None:
     text = prose(2_000_000)
 
     found = BUILTIN.spans(text)
 
-    check_fit(text, found, BUILTIN, 0)
+    check_fit(text, found, BUILTIN, 254)
     assert all(text[start - 1].isspace() for start, _ in found[1:])
     assert len(found) < 2 * BUILTIN.count_tokens(text) / 254
 
@@ -202,7 +164,7 @@ def unbroken() -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize("text", [pytest.param(text, id=name) for name, text in unbroken()])
 def test_a_text_without_blanks_is_cut(embedder: Embedder, text: str) -> None:
-    check_fit(text, embedder.spans(text), embedder, 0)
+    check_fit(text, embedder.spans(text), embedder, WINDOW[embedder.model])
 
 
 @pytest.mark.parametrize(("text", "times"), [

@@ -156,7 +156,7 @@ def test_remember_takes_its_fields(run: Run) -> None:
             "k1",
             "--json",
             stdin="Ada thinks the kiln is slow\n",
-        )  # fmt: skip
+        )
     )
 
     memory = document(run("show", made["id"], "--json"))["memory"]

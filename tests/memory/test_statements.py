@@ -136,7 +136,7 @@ def test_a_line_that_turns_into_a_guess_is_classified_anew(output: Output) -> No
     output.becomes("the cache is cold", "two")
     output.becomes("the cache is probably cold", "two")
 
-    statuses = dict(
+    statuses: dict[str, str] = dict(
         output.conn.execute(
             "select text, status from memsvc.memories where kind = 'knowledge' and retired_at is null"
         ).fetchall()

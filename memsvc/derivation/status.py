@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from memsvc.memory import quotes
-from memsvc.memory.cues import HEDGES, SUPPOSED_OR_REFUTED
+from memsvc.derivation import quotes
+from memsvc.derivation.cues import HEDGES, SUPPOSED_OR_REFUTED
 from memsvc.model.memory import Kind, Status
 
 _FENCE = re.compile(r"^[ \t]*+(?:```|~~~)", re.MULTILINE)

@@ -6,14 +6,14 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from memsvc.memory import citations
+from memsvc.derivation import citations
 
 
 class Line(NamedTuple):
     """
     One line. `number` counts from 1; the offsets count characters, the newline is outside and a `\\r` before it inside.
 
-    `text` is what there is to read: without line ending, byte order mark and citation blocks.
+    `text` is what there is to read: without line ending, byte order mark and citation blocks, a lone `\\r` as newline.
     """
 
     number: int
@@ -32,7 +32,7 @@ def lines(text: str, *, at: int = 0, number: int = 1) -> Iterator[Line]:
         shown = _without(cuts, text, at, ends_at) if cuts else text[at:ends_at]
         if at == 0:
             shown = shown.removeprefix("\ufeff")
-        yield Line(number, at, ends_at, shown.rstrip("\r"))
+        yield Line(number, at, ends_at, shown.rstrip("\r").replace("\r", "\n"))
         at, number = ends_at + 1, number + 1
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from memsvc.memory.lines import Line, lines
+from memsvc.derivation.lines import Line, lines
 
 _KNOWN = frozenset(
     {"description", "task", "task_group", "task_outcome", "cwd", "keywords", "rollout_summary_file", "rollout_path"}

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from memsvc.memory import frontmatter, outline
-from memsvc.memory.frontmatter import FrontMatter
-from memsvc.memory.labels import Label
-from memsvc.memory.lines import Line
-from memsvc.memory.outline import Element, Field, Heading, Item, Labelled, Paragraph, Run
-from memsvc.memory.status import judge
+from memsvc.derivation import frontmatter, outline
+from memsvc.derivation.frontmatter import FrontMatter
+from memsvc.derivation.labels import Label
+from memsvc.derivation.lines import Line
+from memsvc.derivation.outline import Element, Field, Heading, Item, Labelled, Paragraph, Run
+from memsvc.derivation.status import judge
 from memsvc.model.memory import Kind, Place, Statement, Status
 
 RULES = "codex-1"
@@ -41,6 +41,7 @@ class _Document:
     """What the text says of itself before and between its task blocks."""
 
     column: _Column
+    project: str
     about: str
     group: str
     outcome: str
@@ -65,6 +66,11 @@ class _Block:
         return self._value("task_group") or self.document.group
 
     @property
+    def place(self) -> str:
+        """What the task belongs to: its group, where the text names none its project."""
+        return self.group or self.document.project
+
+    @property
     def outcome(self) -> str:
         return self._value("task_outcome")
 
@@ -76,9 +82,11 @@ class _Block:
         return self.fields[key].value if key in self.fields else ""
 
 
-def derive(raw_memory: str, rollout_summary: str) -> list[Statement]:
+def derive(raw_memory: str, rollout_summary: str, *, project: str = "") -> list[Statement]:
     """
     The statements of `raw_memory`, or of `rollout_summary` where that is blank, in the order in which they stand.
+
+    `project` is what the session worked on, for the context of statements whose text names no group.
 
     Their places refer to that text as given. A list item or note depends on its own lines, the label above it and the
     head of its task alone: a line inserted elsewhere changes nothing but its place.
@@ -86,7 +94,7 @@ def derive(raw_memory: str, rollout_summary: str) -> list[Statement]:
     column: _Column = "raw_memory" if raw_memory.strip(_BLANK) else "rollout_summary"
     text = raw_memory if column == "raw_memory" else rollout_summary
     matter = frontmatter.read(text)
-    document = _document(column, matter)
+    document = _document(column, matter, project)
     blocks = list(_blocks(document, outline.elements(text, at=matter.ends_at, number=matter.next_line)))
     statements = list(_of_front_matter(document, matter, blocks))
     keywords = "" if statements else matter.value("keywords")
@@ -95,9 +103,9 @@ def derive(raw_memory: str, rollout_summary: str) -> list[Statement]:
     return sorted(_without_repeated_titles(statements, blocks), key=lambda statement: statement.place.starts_at)
 
 
-def _document(column: _Column, matter: FrontMatter) -> _Document:
+def _document(column: _Column, matter: FrontMatter, project: str) -> _Document:
     about = matter.value("description") or matter.value("task")
-    return _Document(column, about, matter.value("task_group"), matter.value("task_outcome"))
+    return _Document(column, project, about, matter.value("task_group"), matter.value("task_outcome"))
 
 
 def _blocks(document: _Document, elements: Iterable[Element]) -> Iterator[_Block]:
@@ -111,6 +119,7 @@ def _blocks(document: _Document, elements: Iterable[Element]) -> Iterator[_Block
             block.fields.setdefault(element.key, element)
         else:
             block.elements.append(element)
+        if block.number is None:
             block.document = _told_by(element, block.document)
     yield block
 
@@ -129,18 +138,20 @@ def _started(heading: Heading, document: _Document, count: int) -> _Block:
 
 
 def _told_by(element: Element, document: _Document) -> _Document:
-    """The rollout context, which is no statement, may give the outcome of the session."""
-    if not (isinstance(element, Labelled) and element.label.silent):
-        return document
-    outcome = _OUTCOME.search(element.run.text)
-    return replace(document, outcome=outcome[1]) if outcome else document
+    """The outcome of the session stands in the rollout context, which is no statement, or on a line of its own."""
+    if isinstance(element, Field) and element.key == "task_outcome":
+        return replace(document, outcome=element.value)
+    if isinstance(element, Labelled) and element.label.silent:
+        outcome = _OUTCOME.search(element.run.text)
+        return replace(document, outcome=outcome[1]) if outcome else document
+    return document
 
 
 def _of_front_matter(document: _Document, matter: FrontMatter, blocks: list[_Block]) -> Iterator[Statement]:
     head = _Block(document)
     description, task = matter.entries.get("description"), matter.entries.get("task")
-    keywords = matter.value("keywords")
-    if description and _key(description.value) not in {*_titles(blocks), _key(matter.value("task"))}:
+    keywords, titles = matter.value("keywords"), _titles(blocks) or {_key(matter.value("task"))}
+    if description and _key(description.value) not in titles:
         yield from _title(head, description.value, description.first, description.last, keywords=keywords)
     if task and not any(block.number for block in blocks):
         yield from _title(head, task.value, task.first, task.last, outcome=document.outcome, keywords=keywords)
@@ -179,7 +190,7 @@ def _listed(block: _Block, run: Run, kind: Kind, section: str, label: Label) -> 
     text = run.text
     if len(text) <= _LONGEST_NOTHING and _NOTHING.fullmatch(text):
         return
-    topics = [block.document.about] if block.number is None else [block.group, block.title or block.document.about]
+    topics = [block.place, block.document.about if block.number is None else block.title or block.document.about]
     judged = judge(text, kind=kind, doubt=label.doubt or block.doubt)
     yield Statement(
         text=text,
@@ -198,7 +209,7 @@ def _title(
     if not title:
         return
     judged = judge(title, kind="task", doubt=block.doubt)
-    context = _context(title, [block.group or block.document.about])
+    context = _context(title, [block.place, "" if block.group else block.document.about])
     if keywords:
         context = "; ".join(filter(None, [context, f"keywords: {keywords[:_LONGEST_KEYWORDS]}"]))
     ending = f" (outcome: {outcome.rstrip('.')})" if outcome else ""

@@ -24,11 +24,11 @@ _USERS_NOUN = (
 )
 _USER_BEFORE = re.compile(
     rf"{_USER}[^.!?\n]{{0,80}}?\b{_SAID}[^.!?\n]{{0,60}}$"
-    rf"|{_USER}(?:[’']s)?(?: \w+){{0,2}}? {_USERS_NOUN}(?: was| were)?\s*[:(,]?\s*$|{_USER}\s*[:(]\s*$",
+    rf"|{_USER}(?:[’']s)?(?: \w+){{0,2}}? {_USERS_NOUN}(?: was| were)?\s*[:(,]?\s*$|{_USER}\s*[:：(]\s*$",
     re.IGNORECASE,
 )
 _USER_BEHIND = re.compile(
-    rf"[\s,.:;)–—-]*(?:{_SAID} (?:the |der |die )?{_USER}|(?:the |der |die )?{_USER} {_SAID})", re.IGNORECASE
+    rf"[\s,.:;()–—-]*(?:{_SAID} (?:the |der |die )?{_USER}|(?:the |der |die )?{_USER} {_SAID})", re.IGNORECASE
 )
 _TOOL_BEFORE = re.compile(
     r"(?:\b(?:outputs?|stdout|stderr|traceback|exception|ausgabe|fehlermeldung|fehler)\s*(?:was|is|reads?|said|war)?\s*:"

@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from memsvc.memory import labels
-from memsvc.memory.fences import Fence, Fences
-from memsvc.memory.labels import Label
-from memsvc.memory.lines import Line, lines
+from memsvc.derivation import labels
+from memsvc.derivation.fences import Fence, Fences
+from memsvc.derivation.labels import Label
+from memsvc.derivation.lines import Line, lines
 
 _BULLET = re.compile(r"\s*+([-*+]|\d{1,9}[.)])(?:\s++|$)")
 _TASK = re.compile(r"task(?:\s+#?\d{1,6}\b)?(?:\s*[:.)]\s*|\s+[–—-]\s+|\s*$)|task\s+#?\d{1,6}\s+", re.IGNORECASE)
@@ -48,7 +48,7 @@ class Run:
     @property
     def text(self) -> str:
         """What the run says: line endings normalised, ends trimmed, else unchanged."""
-        return "\n".join(self.texts).replace("\r", "\n").strip()
+        return "\n".join(self.texts).strip()
 
 
 @dataclass(frozen=True, slots=True)
