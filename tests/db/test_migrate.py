@@ -642,6 +642,7 @@ def finished(process: subprocess.Popen[str]) -> str:
 
 def waiting(conn: Conn) -> int:
     """How many sessions of the database wait for a lock."""
+    conn.execute("select pg_stat_clear_snapshot()")  # within a transaction the first answer would be kept
     row = conn.execute(
         "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
     ).fetchone()
@@ -651,6 +652,7 @@ def waiting(conn: Conn) -> int:
 
 def others(conn: Conn) -> int:
     """How many other sessions the database has."""
+    conn.execute("select pg_stat_clear_snapshot()")  # what a transaction has seen once it sees again
     row = conn.execute(
         "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
     ).fetchone()
