@@ -17,7 +17,8 @@ _REINSTALL = "pip install --force-reinstall --no-deps"
 
 class BuiltinEmbedder(OnnxEmbedder):
     """
-    all-MiniLM-L6-v2 (English) with weights rounded to 8 bits: for prose, its cosine to the original is above 0.999.
+    all-MiniLM-L6-v2 (English) with weights rounded to 8 bits: its cosine to the original is above 0.999 for English
+    prose, and above 0.998 for other languages.
 
     It has no prompts: a question's vector is that of a passage. `model_file` and `tokenizer_file` replace the
     installed files, which changes nothing about what they must contain.

@@ -113,8 +113,8 @@ def _openai(name: str, _: int, settings: Settings | None) -> Embedder:
     from memsvc.embedding import openai_api
     from memsvc.settings import load as load_settings
 
-    known = settings or load_settings()
     endpoint = openai_api.endpoint(name)
+    known = settings or load_settings()
     key = openai_api.key(known, endpoint)
     return openai_api.OpenAIEmbedder(endpoint, api_key=key, max_tokens=known.embed_max_tokens)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from pgvector import HalfVector
@@ -28,6 +29,40 @@ class Unembedded:
     context: str
     speaker: str | None
     observed_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What a neighbour in a conversation says; `speaker` is None for a line of a session output."""
+
+    speaker: str | None
+    text: str
+
+
+@dataclass(frozen=True)
+class Window:
+    """A memory between its neighbours; `known_sha256` is of the window that has a vector of the model, None without."""
+
+    id: UUID
+    scope_id: UUID
+    text: str
+    context: str
+    speaker: str | None
+    observed_at: datetime | None
+    before: Turn | None
+    after: Turn | None
+    known_sha256: bytes | None
+
+
+@dataclass(frozen=True)
+class EmbeddedWindow:
+    """The window of one memory with its vector; `length` counts its characters."""
+
+    memory_id: UUID
+    scope_id: UUID
+    length: int
+    text_sha256: bytes
+    vector: Vector
 
 
 @dataclass(frozen=True)
@@ -98,3 +133,48 @@ def write(conn: Conn, model: str, chunks: Sequence[EmbeddedChunk]) -> None:
     with conn.cursor() as cursor:
         cursor.executemany(SQL["add_chunk"], rows)
         cursor.executemany(SQL["add_vector"], rows)
+
+
+def windows_of_output(conn: Conn, model: str, source_id: UUID, store: str, thread_id: str) -> list[Window]:
+    """The current memories of one session output, each between its neighbours."""
+    values = {"model": model, "source_id": source_id, "session": f"{store}/{thread_id}", "memory_id": None}
+    return _windows(conn, values)
+
+
+def windows_at_memory(conn: Conn, model: str, memory_id: UUID) -> list[Window]:
+    """A memory of a conversation and its neighbours, each between its own neighbours."""
+    return _windows(conn, {"model": model, "source_id": None, "session": None, "memory_id": memory_id})
+
+
+def _windows(conn: Conn, values: dict[str, object]) -> list[Window]:
+    found = conn.execute(SQL["windows"], values).fetchall()
+    return [_window(*row) for row in found]
+
+
+def _window(*row: Any) -> Window:
+    memory_id, scope_id, text, context, speaker, observed_at, *around, known_sha256 = row
+    before, after = _turn(*around[:2]), _turn(*around[2:])
+    return Window(memory_id, scope_id, text, context, speaker, observed_at, before, after, known_sha256)
+
+
+def _turn(speaker: str | None, text: str | None) -> Turn | None:
+    return None if text is None else Turn(speaker, text)
+
+
+def replace_windows(conn: Conn, model: str, windows: Sequence[EmbeddedWindow]) -> None:
+    """Store windows with their vectors; a window that says something else now takes the old one's place."""
+    rows = [
+        {
+            "model": model,
+            "memory_id": w.memory_id,
+            "scope_id": w.scope_id,
+            "length": w.length,
+            "text_sha256": w.text_sha256,
+            "vector": HalfVector(w.vector).to_text(),
+            "dimension": len(w.vector),
+        }
+        for w in windows
+    ]
+    with conn.cursor() as cursor:
+        for query in ("drop_window_vectors", "drop_window", "add_window", "add_window_vector"):
+            cursor.executemany(SQL[query], rows)

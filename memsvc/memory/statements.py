@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from uuid import UUID, uuid5
 
@@ -49,7 +49,7 @@ class KnownMemory:
 
 @dataclass(frozen=True)
 class FoundMemory:
-    """A line that the derivation finds, with the life it is in."""
+    """A line that the derivation finds, with the life it is in and its place among the lines, from 1."""
 
     id: UUID
     output: StoredOutput
@@ -57,6 +57,7 @@ class FoundMemory:
     text_sha256: bytes
     occurrence: int
     life: int
+    ordinal: int
 
 
 @dataclass(frozen=True)
@@ -105,46 +106,40 @@ def compare(
         lives[memory.text_sha256, memory.occurrence].append(memory)
     changes = Changes([], [], [])
     seen: dict[bytes, int] = defaultdict(int)
-    for statement in derive(output.raw_memory, output.rollout_summary, project=project):
+    for ordinal, statement in enumerate(derive(output.raw_memory, output.rollout_summary, project=project), start=1):
         digest = text_hash(statement.text)
         occurrence = seen[digest]
         seen[digest] += 1
         past = lives.pop((digest, occurrence), [])
-        _place(changes, tenant_id, source_id, output, statement, digest, occurrence, past)
+        found = FoundMemory(UUID(int=0), output, statement, digest, occurrence, 0, ordinal)
+        _place(changes, tenant_id, source_id, found, past)
     changes.retired.extend((past[-1].id, None) for past in lives.values() if not past[-1].is_retired)
     return changes
 
 
-def _place(
-    changes: Changes,
-    tenant_id: UUID,
-    source_id: UUID,
-    output: StoredOutput,
-    statement: Statement,
-    digest: bytes,
-    occurrence: int,
-    past: Sequence[KnownMemory],
-) -> None:
+def _place(changes: Changes, tenant_id: UUID, source_id: UUID, found: FoundMemory, past: Sequence[KnownMemory]) -> None:
     last = past[-1] if past else None
     if last is not None and last.was_decided:
         return
-    if last is not None and not last.is_retired and _says_the_same(last, output, statement):
-        changes.stayed.append(FoundMemory(last.id, output, statement, digest, occurrence, last.life))
+    if last is not None and not last.is_retired and _says_the_same(last, found):
+        changes.stayed.append(replace(found, id=last.id, life=last.life))
         return
     life = 0 if last is None else last.life + 1
-    where = f"{source_id}/{output.store}/{output.thread_id}"
-    memory_id = uuid5(NAMESPACE, f"{tenant_id}/{where}/{digest.hex()}/{occurrence}/{life}")
-    changes.added.append(FoundMemory(memory_id, output, statement, digest, occurrence, life))
+    where = f"{source_id}/{found.output.store}/{found.output.thread_id}"
+    name = f"{tenant_id}/{where}/{found.text_sha256.hex()}/{found.occurrence}/{life}"
+    new = replace(found, id=uuid5(NAMESPACE, name), life=life)
+    changes.added.append(new)
     if last is not None:
-        changes.retired.append((last.id, memory_id))
+        changes.retired.append((last.id, new.id))
 
 
-def _says_the_same(known: KnownMemory, output: StoredOutput, statement: Statement) -> bool:
+def _says_the_same(known: KnownMemory, found: FoundMemory) -> bool:
+    said = found.statement
     return (known.kind, known.status, known.context, known.scope_id) == (
-        statement.kind,
-        statement.status,
-        statement.context,
-        output.scope_id,
+        said.kind,
+        said.status,
+        said.context,
+        found.output.scope_id,
     )
 
 
@@ -190,6 +185,8 @@ def _memory_columns(found: FoundMemory) -> dict[str, object]:
         "thread_id": found.output.thread_id,
         "occurrence": found.occurrence,
         "life": found.life,
+        "session": f"{found.output.store}/{found.output.thread_id}",
+        "ordinal": found.ordinal,
     }
 
 

@@ -30,13 +30,13 @@ where m.id = given.id;
 -- name: add
 insert into memsvc.memories (
     tenant_id, id, scope_id, kind, status, origin, text, context, text_sha256, author_id, source_id, store, thread_id,
-    rule_set, occurrence, life, said_at)
+    rule_set, occurrence, life, session, ordinal, said_at)
 select memsvc.current_tenant(), given.id, given.scope_id, given.kind, given.status, 'imported', given.text,
     given.context, given.text_sha256, %(principal_id)s, %(source_id)s, given.store, given.thread_id, %(rule_set)s,
-    given.occurrence, given.life, o.source_updated_at
+    given.occurrence, given.life, given.session, given.ordinal, o.source_updated_at
 from json_to_recordset(%(rows)s::json) as given (
     id uuid, scope_id uuid, kind text, status text, text text, context text, text_sha256 bytea, store text,
-    thread_id text, occurrence integer, life integer)
+    thread_id text, occurrence integer, life integer, session text, ordinal bigint)
 join memsvc.stage1_outputs o
     on o.source_id = %(source_id)s
     and o.store = given.store

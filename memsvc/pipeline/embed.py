@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from datetime import UTC
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from memsvc.db.pool import Conn, Pool
 from memsvc.embedding import vectors
 from memsvc.embedding.embedder import Embedder
-from memsvc.embedding.vectors import EmbeddedChunk, Unembedded
+from memsvc.embedding.vectors import EmbeddedChunk, EmbeddedWindow, Unembedded, Window
 from memsvc.model.job import EMBED, JobKey, Lease
 from memsvc.model.principal import Actor
+from memsvc.pipeline import passages
 
 # A session output beyond this many chunks is found by its words; what is cut is far from what anybody asks for.
 MAX_CHUNKS = 2000
@@ -32,31 +32,41 @@ def handle(pool: Pool, actor: Actor, embedder: Embedder, lease: Lease) -> Callab
     """
     Embed what the lease's job names, with no transaction open; the result writes the vectors.
 
-    What has vectors of the model already is left alone, so a job that is run twice does its work once.
+    What has vectors of the model already is left alone, and so is a window that says what it said: a job that is run
+    twice does its work once.
     """
     with pool.transaction(actor) as conn:
         vectors.register(conn, embedder)
-        memories, limit = _given(conn, embedder.model, lease)
+        memories, around, limit = _given(conn, embedder.model, lease)
     chunks: list[EmbeddedChunk] = []
     for memory in memories:
         if len(chunks) < limit:
             chunks += embedded(embedder, memory, limit=limit - len(chunks))
-    return lambda conn: vectors.write(conn, embedder.model, chunks)
+    windows = embedded_windows(embedder, around[:MAX_CHUNKS])
+
+    def write(conn: Conn) -> None:
+        vectors.write(conn, embedder.model, chunks)
+        vectors.replace_windows(conn, embedder.model, windows)
+
+    return write
 
 
-def _given(conn: Conn, model: str, lease: Lease) -> tuple[list[Unembedded], int]:
-    """What has no vectors yet, and how many chunks of it may have them."""
+def _given(conn: Conn, model: str, lease: Lease) -> tuple[list[Unembedded], list[Window], int]:
+    """What has no vectors yet, what may have new neighbours, and how many chunks may be added."""
     store, slash, thread_id = lease.job_key.partition("/")
     if not slash:
-        return vectors.unembedded_memory(conn, model, UUID(lease.job_key)), MAX_CHUNKS
+        memory_id = UUID(lease.job_key)
+        around = vectors.windows_at_memory(conn, model, memory_id)
+        return vectors.unembedded_memory(conn, model, memory_id), around, MAX_CHUNKS
     output = (lease.source_id, store, thread_id)
     done = vectors.count_of_output(conn, model, *output)
-    return vectors.unembedded_of_output(conn, model, *output), MAX_CHUNKS - done
+    around = vectors.windows_of_output(conn, model, *output)
+    return vectors.unembedded_of_output(conn, model, *output), around, MAX_CHUNKS - done
 
 
 def embedded(embedder: Embedder, memory: Unembedded, *, limit: int) -> list[EmbeddedChunk]:
     """The chunks of one memory with their vectors, at most `limit`; each begins with what the memory is about."""
-    heading = _heading(embedder, memory)
+    heading = passages.heading(embedder, memory)
     spans = embedder.spans(memory.text, room=embedder.count_tokens(heading), limit=limit)
     texts = [f"{heading}{memory.text[start:end]}" for start, end in spans]
     made = embedder.embed_passages(texts)
@@ -66,9 +76,16 @@ def embedded(embedder: Embedder, memory: Unembedded, *, limit: int) -> list[Embe
     ]
 
 
-def _heading(embedder: Embedder, memory: Unembedded) -> str:
-    """Speaker and date (UTC) where known, then what the memory is about; at most half of the model's window."""
-    day = f"{memory.observed_at.astimezone(UTC):%d %B %Y}" if memory.observed_at else None
-    whole = ": ".join(filter(None, (", ".join(filter(None, (memory.speaker, day))), memory.context)))
-    spans = embedder.spans(whole, room=embedder.max_tokens // 2, limit=1)
-    return f"{whole[spans[0][0] : spans[0][1]]}: " if spans else ""
+def embedded_windows(embedder: Embedder, around: Sequence[Window]) -> list[EmbeddedWindow]:
+    """The windows that say something else than when they were last embedded, with their vectors."""
+    texts = [(found, passages.window(embedder, found)) for found in around]
+    changed = [
+        (found, text, digest)
+        for found, text in texts
+        if text is not None and (digest := hashlib.sha256(text.encode()).digest()) != found.known_sha256
+    ]
+    made = embedder.embed_passages([text for _, text, _ in changed])
+    return [
+        EmbeddedWindow(found.id, found.scope_id, len(text), digest, vector)
+        for (found, text, digest), vector in zip(changed, made, strict=True)
+    ]

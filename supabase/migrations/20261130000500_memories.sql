@@ -5,8 +5,9 @@ set role memsvc_owner;
 
 -- valid_from and valid_until are about the world; recorded_at and retired_at are about what we believed. said_at, by which
 -- recency goes, is when it was first said: the time of its session, or when it was remembered.
--- A derived row names its output (source_id, store, thread_id) and the rule set that found it; occurrence counts equal
--- texts in one output, life counts how often the line came back or was classified anew.
+-- session and ordinal are its place in a conversation; of a derived row its place among the lines of its output when it
+-- was found. A derived row names its output (source_id, store, thread_id) and the rule set that found it; occurrence
+-- counts equal texts in one output, life counts how often the line came back or was classified anew.
 -- fact_evidence_earns lets the foreign key reach only evidence of a kind that earns facts.
 create table memsvc.memories (
     tenant_id uuid not null,
@@ -60,9 +61,13 @@ create table memsvc.memories (
         (rule_set is null) = (thread_id is null) and (store is null) = (thread_id is null)),
     constraint retired_has_reason check ((retired_at is null) = (retired_because is null)),
     constraint superseded_is_retired check (superseded_by is null or retired_at is not null),
+    constraint not_superseded_by_itself check (superseded_by <> id),
     constraint valid_range_in_order check (valid_until > valid_from)
 );
 create index memories_output on memsvc.memories (tenant_id, source_id, store, thread_id) where thread_id is not null;
+-- Neighbours in a conversation: the turns, or the lines of one session output, before and after.
+create index memories_conversation on memsvc.memories (tenant_id, scope_id, source_id, session, ordinal)
+    where session is not null and retired_at is null;
 create index memories_recency on memsvc.memories (tenant_id, scope_id, said_at desc, id) where retired_at is null;
 -- What one says twice in a scope is one memory, unless it was said in another place of a conversation.
 create unique index memories_said_once on memsvc.memories
@@ -98,7 +103,8 @@ alter table memsvc.memories add constraint memories_fact_evidence_fkey
     foreign key (tenant_id, id, fact_evidence_id, fact_evidence_earns)
     references memsvc.evidence (tenant_id, memory_id, id, earns_fact) deferrable initially deferred;
 
--- Append only; the effective status is that of the last review at or before the asked time.
+-- Append only; the effective status is that of the last review at or before the asked time. evidence_earns lets a foreign
+-- key see to it that a review, too, makes a fact only of evidence that earns one.
 create table memsvc.reviews (
     tenant_id uuid not null,
     memory_id uuid not null,
@@ -110,6 +116,7 @@ create table memsvc.reviews (
     reviewed_at timestamptz not null default now(),
     note text,
     evidence_id uuid,
+    evidence_earns boolean generated always as (case when status = 'fact' then true end) stored,
     constraint reviews_pkey primary key (tenant_id, memory_id, id),
     constraint reviews_memory_fkey foreign key (tenant_id, scope_id, memory_id)
         references memsvc.memories (tenant_id, scope_id, id),
@@ -117,6 +124,8 @@ create table memsvc.reviews (
         references memsvc.principals (tenant_id, id),
     constraint reviews_evidence_fkey foreign key (tenant_id, memory_id, evidence_id)
         references memsvc.evidence (tenant_id, memory_id, id),
+    constraint reviews_fact_evidence_fkey foreign key (tenant_id, memory_id, evidence_id, evidence_earns)
+        references memsvc.evidence (tenant_id, memory_id, id, earns_fact),
     constraint verdict_known check (verdict in ('confirm', 'dispute', 'reject', 'downgrade')),
     constraint review_status_known check (status in ('fact', 'reported', 'inference', 'assumption', 'question')),
     constraint review_fact_has_evidence check (status <> 'fact' or evidence_id is not null)
@@ -138,9 +147,13 @@ create policy changeable on memsvc.memories for update
     with check (tenant_id = (select memsvc.current_tenant()) and scope_id in (select memsvc.permitted_scopes('write')));
 create policy readable on memsvc.evidence for select
     using (tenant_id = (select memsvc.current_tenant()) and scope_id in (select memsvc.permitted_scopes('read')));
+-- Only a person's word is a person's word: an agent that says so earns no fact.
 create policy writable on memsvc.evidence for insert
     with check (tenant_id = (select memsvc.current_tenant()) and scope_id in (select memsvc.permitted_scopes('write'))
-        and (added_by = (select memsvc.current_principal()) or (select memsvc.permits_tenant('admin'))));
+        and (added_by = (select memsvc.current_principal()) or (select memsvc.permits_tenant('admin')))
+        and (kind <> 'person' or (select memsvc.permits_tenant('admin'))
+            or exists (select from memsvc.principals p
+                where p.tenant_id = evidence.tenant_id and p.id = evidence.added_by and p.kind = 'person')));
 -- What earned a fact stays as it was.
 create policy changeable on memsvc.evidence for update
     using (tenant_id = (select memsvc.current_tenant()) and scope_id in (select memsvc.permitted_scopes('write'))

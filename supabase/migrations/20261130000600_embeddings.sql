@@ -70,7 +70,16 @@ create policy readable on memsvc.chunk_embeddings for select
 create policy writable on memsvc.chunk_embeddings for insert
     with check (tenant_id = (select memsvc.current_tenant()) and scope_id in (select memsvc.permitted_scopes('write')));
 
-grant select, insert on memsvc.embedding_models, memsvc.chunks, memsvc.chunk_embeddings to memsvc_service;
+-- A window changes with its neighbours: the old one is taken away, and so are the vectors made from it.
+create policy window_is_replaced on memsvc.chunks for delete
+    using (tenant_id = (select memsvc.current_tenant()) and scope_id in (select memsvc.permitted_scopes('write'))
+        and view = 'window');
+create policy window_is_replaced on memsvc.chunk_embeddings for delete
+    using (tenant_id = (select memsvc.current_tenant()) and scope_id in (select memsvc.permitted_scopes('write'))
+        and view = 'window');
+
+grant select, insert on memsvc.embedding_models to memsvc_service;
+grant select, insert, delete on memsvc.chunks, memsvc.chunk_embeddings to memsvc_service;
 
 insert into memsvc.schema_migrations (version, name) values ('20261130000600', 'embeddings');
 

@@ -58,6 +58,15 @@ language sql immutable parallel safe strict
 set search_path = pg_catalog, pg_temp
 as $$ select ('''' || replace(replace(lexeme, '\', '\\'), '''', '''''') || '''')::tsquery $$;
 
+-- Does the text name the person, as whole words in any case?
+create function memsvc.names(given text, person text) returns boolean
+language sql immutable parallel safe
+set search_path = pg_catalog, memsvc, pg_temp
+as $$
+    select coalesce(memsvc.bare_words(person) ~ '[[:alnum:]]' and strpos(
+        ' ' || lower(memsvc.bare_words(given)) || ' ', ' ' || lower(trim(memsvc.bare_words(person))) || ' ') > 0, false)
+$$;
+
 -- Is the row current: not retired, and true now?
 create function memsvc.is_current(m memsvc.memories) returns boolean
 language sql stable parallel safe
@@ -67,49 +76,16 @@ as $$
         and (m.valid_until is null or m.valid_until > now())
 $$;
 
--- Any word counts, and a rare one counts more: each lexeme adds its inverse document frequency in the searched scopes.
--- It needs nothing of pgvector's schema, in which somebody else may be allowed to create better fitting operators.
-create function memsvc.text_candidates(query text, searched uuid[], candidates integer)
-returns table (memory_id uuid, score double precision)
-language sql stable security definer rows 100
-set search_path = pg_catalog, memsvc, pg_temp
-as $$
-    with allowed as (
-        select memsvc.current_tenant() as tenant_id,
-            array(select s from memsvc.permitted_scopes('read') s where s = any (searched)) as scope_ids
-    ),
-    size as (
-        select count(*)::double precision as n
-        from allowed a
-        join memsvc.memories m on m.tenant_id = a.tenant_id and m.scope_id = any (a.scope_ids)
-        where memsvc.is_current(m)
-    ),
-    matches as (
-        select m.id, count(*) over (partition by q.lexeme) as df
-        from allowed a
-        cross join memsvc.query_lexemes(query) q
-        join memsvc.memories m
-            on memsvc.lexemes(m.context, m.text) @@ memsvc.one_lexeme(q.lexeme)
-            and m.retired_at is null
-            and m.tenant_id = a.tenant_id
-            and m.scope_id = any (a.scope_ids)
-        where memsvc.is_current(m)
-    )
-    select matches.id, sum(ln(1 + (size.n - matches.df + 0.5) / (matches.df + 0.5)))
-    from matches, size
-    group by matches.id
-    order by 2 desc, 1
-    limit candidates
-$$;
-
--- The nearest memories, each by its nearest chunk. score is the cosine. Every operator fits its operands exactly, so that
--- one which somebody else put into pgvector's schema cannot fit better.
+-- The nearest memories, each by its nearest chunk of either view. Scores are cosines; null where a view has no vector.
+-- Every operator fits its operands exactly, so that one which somebody else put into pgvector's schema cannot fit better.
 create function memsvc.vector_candidates(query_embedding halfvec, model_name text, searched uuid[], candidates integer)
-returns table (memory_id uuid, score double precision)
+returns table (memory_id uuid, own double precision, around double precision)
 language sql stable security definer rows 100
 set search_path = memsvc, extensions, public, pg_temp
 as $$
-    select e.memory_id, 1::double precision - min(e.embedding <=> query_embedding)
+    select e.memory_id,
+        1::double precision - min(e.embedding <=> query_embedding) filter (where e.view = 'own'),
+        1::double precision - min(e.embedding <=> query_embedding) filter (where e.view = 'window')
     from memsvc.chunk_embeddings e
     join memsvc.memories m on m.tenant_id = e.tenant_id and m.scope_id = e.scope_id and m.id = e.memory_id
     where e.tenant_id = memsvc.current_tenant()
@@ -118,8 +94,125 @@ as $$
       and e.dimension = vector_dims(query_embedding)
       and memsvc.is_current(m)
     group by e.memory_id
-    order by 2 desc, 1
+    order by min(e.embedding <=> query_embedding), e.memory_id
     limit candidates
+$$;
+
+-- How well memories match by their words: any word counts, a rare one counts more (inverse document frequency in the
+-- searched scopes). Scored are the best by their own words, the memories of `also`, and the neighbours of both in their
+-- conversation. own is a memory's own words, around those of it and its neighbours together.
+-- It needs nothing of pgvector's schema, in which somebody else may be allowed to create better fitting operators.
+-- A word that more than 2,000 memories have finds no candidates, it only adds to what other words have found; where all
+-- are that common, the first 2,000 of each stand for the rest.
+create function memsvc.text_scores(query text, searched uuid[], candidates integer, also uuid[])
+returns table (memory_id uuid, own double precision, around double precision)
+language sql stable security definer rows 300
+set search_path = pg_catalog, memsvc, pg_temp
+as $$
+    with allowed as materialized (
+        select memsvc.current_tenant() as tenant_id,
+            array(select s from memsvc.permitted_scopes('read') s where s = any (searched)) as scope_ids
+    ),
+    size as materialized (
+        select count(*)::double precision as n
+        from allowed a
+        join memsvc.memories m on m.tenant_id = a.tenant_id and m.scope_id = any (a.scope_ids)
+        where memsvc.is_current(m)
+    ),
+    found as materialized (
+        select q.lexeme, f.id
+        from memsvc.query_lexemes(query) q
+        cross join allowed a
+        cross join lateral (
+            select m.id
+            from memsvc.memories m
+            where memsvc.lexemes(m.context, m.text) @@ memsvc.one_lexeme(q.lexeme)
+              and m.retired_at is null
+              and m.tenant_id = a.tenant_id
+              and m.scope_id = any (a.scope_ids)
+              and memsvc.is_current(m)
+            limit 2001
+        ) f
+    ),
+    weights as materialized (
+        select f.lexeme, ln(1 + (size.n - count(*) + 0.5) / (count(*) + 0.5)) as weight, count(*) > 2000 as is_common
+        from found f, size
+        group by f.lexeme, size.n
+    ),
+    usable as materialized (
+        select w.lexeme, w.weight
+        from weights w
+        where not w.is_common or not exists (select from weights o where not o.is_common)
+    ),
+    best as (
+        select f.id
+        from found f
+        join usable u on u.lexeme = f.lexeme
+        group by f.id
+        order by sum(u.weight) desc, f.id
+        limit candidates
+    ),
+    pool as materialized (
+        select m.id, m.tenant_id, m.scope_id, m.source_id, m.session, m.ordinal
+        from (select b.id from best b union select unnest(also)) c
+        cross join allowed a
+        join memsvc.memories m on m.tenant_id = a.tenant_id and m.id = c.id
+        where m.scope_id = any (a.scope_ids) and memsvc.is_current(m)
+    ),
+    scored as materialized (
+        select p.id, p.tenant_id, p.scope_id, p.source_id, p.session, p.ordinal from pool p
+        union
+        select n.id, n.tenant_id, n.scope_id, n.source_id, n.session, n.ordinal
+        from pool p
+        join memsvc.memories n
+            on n.tenant_id = p.tenant_id and n.scope_id = p.scope_id and n.source_id = p.source_id
+            and n.session = p.session
+            and n.ordinal in (p.ordinal - 1, p.ordinal + 1) and n.retired_at is null
+        where memsvc.is_current(n)
+    ),
+    matched as materialized (
+        select f.id, f.lexeme, u.weight
+        from found f
+        join usable u on u.lexeme = f.lexeme
+        union all
+        select s.id, w.lexeme, w.weight
+        from weights w
+        cross join scored s
+        join memsvc.memories m on m.tenant_id = s.tenant_id and m.id = s.id
+        where w.is_common
+          and w.lexeme not in (select lexeme from usable)
+          and memsvc.lexemes(m.context, m.text) @@ memsvc.one_lexeme(w.lexeme)
+    ),
+    near as (
+        select s.id, s.id as near_id from scored s
+        union all
+        select s.id, n.id
+        from scored s
+        join memsvc.memories n
+            on n.tenant_id = s.tenant_id and n.scope_id = s.scope_id and n.source_id = s.source_id
+            and n.session = s.session
+            and n.ordinal in (s.ordinal - 1, s.ordinal + 1) and n.retired_at is null
+        where memsvc.is_current(n)
+    ),
+    by_own as (
+        select s.id, sum(m.weight) as score
+        from scored s
+        join matched m on m.id = s.id
+        group by s.id
+    ),
+    by_window as (
+        select words.id, sum(words.weight) as score
+        from (
+            select distinct n.id, m.lexeme, m.weight
+            from near n
+            join matched m on m.id = n.near_id
+        ) words
+        group by words.id
+    )
+    select s.id, coalesce(o.score, 0), coalesce(w.score, 0)
+    from scored s
+    left join by_own o on o.id = s.id
+    left join by_window w on w.id = s.id
 $$;
 
 -- The newest memories, equal texts once. Copies of one home could crowd out everything else: the newest are looked at
@@ -145,9 +238,12 @@ as $$
     limit candidates
 $$;
 
--- The fused order. Each arm is spread over 0 to 1 among its candidates; meaning and words weigh alike, and recency (halved
--- every 90 days, at most 0.02) only breaks ties. What has no vectors is judged by its words alone, so that a memory that
--- is not embedded yet is not behind. Equal texts are shown once; without a match anywhere the newest come.
+-- The fused order. Four scores, each between 0 and 1 against the best in this answer, are added by weights fitted on
+-- conversations: a memory's own meaning 0.35, that of it and its neighbours 0.25, its own words 0.25, those of it and its
+-- neighbours 0.15. Cosines count from -0.1, which is as low as unrelated texts go. The better of its neighbours lifts a
+-- memory by 0.4 of its score, a speaker whom the query names by 0.15, recency (halved every 90 days) by at most 0.02.
+-- What has no vectors is judged by its words alone, so that a memory that is not embedded yet is not behind. Equal texts
+-- are shown once; without a match anywhere the newest come.
 create function memsvc.recall(
     query text, query_embedding halfvec, model_name text, searched uuid[], match_count integer
 )
@@ -158,55 +254,73 @@ returns table (
 language sql stable rows 20
 set search_path = memsvc, extensions, public, pg_temp
 as $$
-    with by_vector as (
-        select v.memory_id, v.score, row_number() over (order by v.score desc, v.memory_id) as place,
-            coalesce((v.score - min(v.score) over ()) / nullif(max(v.score) over () - min(v.score) over (), 0), 1) as spread
-        from memsvc.vector_candidates(query_embedding, model_name, searched, greatest(100, match_count * 4)) v
+    with by_vector as materialized (
+        select v.memory_id
+        from memsvc.vector_candidates(query_embedding, model_name, searched, greatest(50, match_count * 3)) v
         where query_embedding is not null
     ),
-    by_text as (
-        select t.memory_id, t.score, row_number() over (order by t.score desc, t.memory_id) as place,
-            t.score / nullif(max(t.score) over (), 0) as spread
-        from memsvc.text_candidates(query, searched, greatest(100, match_count * 4)) t
-    ),
-    by_recency as (
+    by_recency as materialized (
         select r.memory_id, row_number() over () as place
         from memsvc.recency_candidates(searched, match_count) r
     ),
-    candidates as (
-        select memory_id from by_vector
-        union
-        select memory_id from by_text
-        union
-        select memory_id from by_recency
+    by_text as materialized (
+        select t.memory_id, t.own, t.around
+        from memsvc.text_scores(query, searched, greatest(50, match_count * 3), array(
+            select memory_id from by_vector union select memory_id from by_recency)) t
     ),
-    judged as (
-        select m.id, m.text_sha256, m.said_at,
-            query_embedding is not null and exists (
-                select 1 from memsvc.chunk_embeddings e
-                where e.tenant_id = m.tenant_id and e.scope_id = m.scope_id and e.model = model_name
-                  and e.memory_id = m.id) as has_vectors,
-            v.score as vector_score, coalesce(v.spread, 0) as vector_spread, v.place as vector_rank,
-            t.score as text_score, coalesce(t.spread, 0) as text_spread, t.place as text_rank,
-            r.place as recency_rank
-        from candidates c
-        join memsvc.memories m on m.tenant_id = memsvc.current_tenant() and m.id = c.memory_id
-        left join by_vector v on v.memory_id = c.memory_id
-        left join by_text t on t.memory_id = c.memory_id
-        left join by_recency r on r.memory_id = c.memory_id
+    meant as (
+        select m.id, m.scope_id, m.source_id, m.session, m.ordinal, m.speaker, m.text_sha256, m.said_at,
+            t.own as own_words, t.around as words_around, v.own as own_meaning, coalesce(v.around, v.own) as meaning_around
+        from by_text t
+        join memsvc.memories m on m.tenant_id = memsvc.current_tenant() and m.id = t.memory_id
+        left join lateral (
+            select 1 - min(e.embedding <=> query_embedding) filter (where e.view = 'own') as own,
+                1 - min(e.embedding <=> query_embedding) filter (where e.view = 'window') as around
+            from memsvc.chunk_embeddings e
+            where query_embedding is not null
+              and e.tenant_id = m.tenant_id
+              and e.scope_id = m.scope_id
+              and e.model = model_name
+              and e.memory_id = m.id
+              and e.dimension = vector_dims(query_embedding)
+        ) v on true
+    ),
+    spread as (
+        select m.*,
+            coalesce(m.own_words / nullif(max(m.own_words) over (), 0), 0) as a,
+            coalesce(m.words_around / nullif(max(m.words_around) over (), 0), 0) as b,
+            greatest(0, (m.own_meaning + 0.1) / nullif(max(m.own_meaning) over () + 0.1, 0)) as c,
+            greatest(0, (m.meaning_around + 0.1) / nullif(max(m.meaning_around) over () + 0.1, 0)) as d
+        from meant m
+    ),
+    based as materialized (
+        select s.*,
+            case when s.own_meaning is null then 0.625 * s.a + 0.375 * s.b
+                else 0.25 * s.a + 0.15 * s.b + 0.35 * s.c + 0.25 * s.d end as base
+        from spread s
     ),
     fused as (
-        select j.*,
-            case when j.has_vectors then (j.vector_spread + j.text_spread) / 2 else j.text_spread end
-                + 0.02 * exp(-ln(2) / 90 * greatest(0, extract(epoch from now() - j.said_at) / 86400)) as score
-        from judged j
+        select b.id, b.text_sha256, b.said_at, b.own_meaning, b.own_words, r.place as recency_rank,
+            case when b.own_meaning is not null then row_number() over (
+                partition by b.own_meaning is null order by b.own_meaning desc, b.id) end as vector_rank,
+            case when b.own_words > 0 then row_number() over (order by b.own_words desc, b.id) end as text_rank,
+            (b.base
+                + 0.4 * coalesce((
+                    select max(n.base) from based n
+                    where n.scope_id = b.scope_id and n.source_id = b.source_id and n.session = b.session
+                      and n.ordinal in (b.ordinal - 1, b.ordinal + 1)), 0)
+                + case when memsvc.names(query, b.speaker) then 0.15 else 0 end
+                + 0.02 * exp(-ln(2) / 90 * greatest(0, extract(epoch from now() - b.said_at) / 86400))
+            ) / 1.57 as score
+        from based b
+        left join by_recency r on r.memory_id = b.id
     ),
     once as (
         select distinct on (f.text_sha256) f.*
         from fused f
         order by f.text_sha256, f.score desc, f.said_at desc, f.id
     )
-    select id, score, vector_score, text_score, vector_rank, text_rank, recency_rank
+    select id, score, own_meaning, own_words, vector_rank, text_rank, recency_rank
     from once
     order by score desc, said_at desc, id
     limit match_count

@@ -10,17 +10,13 @@ from uuid import UUID, uuid4
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from psycopg import sql
 
 from memsvc.db.pool import Conn, Pool
 from memsvc.memory import scopes as scope_store
-from memsvc.model.principal import DEFAULT_TENANT, LOCAL_SOURCE, OWNER, Actor
-from tests.conftest import copied
+from memsvc.model.principal import DEFAULT_TENANT, OWNER, Actor
 from tests.db.databases import MakeLogin, as_login, logins
 from tests.db.world import (
-    EMBEDDER,
     EVERYWHERE,
     GRANTS,
     INSERTS,
@@ -32,13 +28,15 @@ from tests.db.world import (
     TENANT_ROWS,
     TENANTS,
     actor,
-    add_grant,
-    add_principal,
-    fill,
+    as_admin,
+    count,
     fixed,
     memory_id,
     row,
-    written,
+    rows_as_text,
+    scopes_seen,
+    takes,
+    tenants_seen,
 )
 
 # What may change of a row that is there. The other tables only ever grow.
@@ -55,15 +53,6 @@ GROWING = (
 )  # fmt: skip
 TENANT_READERS = {"reads everything", "writes everything", "keeps everything"}
 TENANT_KEEPERS = {"keeps everything"}
-
-
-@pytest.fixture(scope="module")
-def world(server: str, template: str) -> Iterator[str]:
-    """A database with two tenants of equal ids that every test of this file reads and none changes."""
-    with copied(server, template) as conninfo:
-        with psycopg.connect(conninfo) as conn:
-            fill(conn)
-        yield conninfo
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +139,25 @@ def test_what_only_grows_is_neither_changed_nor_deleted(pool: Pool, who: str) ->
                 assert not takes(conn, sql.SQL("update memsvc.{} set {c} = {c}").format(named, c=column), [])
 
 
+@pytest.mark.parametrize("who", PRINCIPALS)
+def test_windows_are_taken_away_only_where_one_may_write(pool: Pool, who: str) -> None:
+    with pool.transaction(actor(who)) as conn:
+        as_admin(conn)
+        for name in SCOPES:
+            for table in ("chunks", "chunk_embeddings"):
+                conn.execute(INSERTS[table].replace("'own'", "'window'").encode(), row(who, name))
+        conn.execute("set local role memsvc_service")
+        taken = {
+            table: {name for name in SCOPES if conn.execute(delete, [SCOPES[name]]).rowcount == 1}
+            for table, delete in (
+                ("chunk_embeddings", "delete from memsvc.chunk_embeddings where scope_id = %s"),
+                ("chunks", "delete from memsvc.chunks where scope_id = %s"),
+            )
+        }
+        assert taken == {"chunk_embeddings": writes(who), "chunks": writes(who)}
+        raise psycopg.Rollback
+
+
 def test_nobody_speaks_in_anothers_name(pool: Pool) -> None:
     spoken = {}
     for who in ("writes anvil", "keeps everything"):
@@ -157,6 +165,17 @@ def test_nobody_speaks_in_anothers_name(pool: Pool) -> None:
             forged = row("reads anvil", "anvil", "2")
             spoken[who] = [takes(conn, INSERTS[table], forged) for table in ("memories", "evidence", "reviews")]
     assert spoken == {"writes anvil": [False] * 3, "keeps everything": [True] * 3}
+
+
+def test_word_of_a_person_is_given_by_persons_only(pool: Pool) -> None:
+    word: LiteralString = INSERTS["evidence"].replace("session_output", "person")
+    for kind, may in (("agent", False), ("service", False), ("person", True)):
+        with pool.transaction(actor("writes anvil")) as conn:
+            as_admin(conn)
+            conn.execute("update memsvc.principals set kind = %s where id = %s", [kind, fixed("writes anvil")])
+            conn.execute("set local role memsvc_service")
+            assert takes(conn, word, row("writes anvil", "anvil")) == may
+            raise psycopg.Rollback
 
 
 def test_evidence_does_not_reach_a_memory_of_another_scope(pool: Pool) -> None:
@@ -358,112 +377,6 @@ def test_settings_count_for_nothing_behind_postgrest(world: str) -> None:
         assert claimed(conn, '{"sub": "nobody"}') == set()
 
 
-# Candidate search, which the policies do not guard
-
-WORDS = ("red", "green", "blue", "the", "running", "parseURL", "/etc/hosts", "naïve")
-scope_names = st.sampled_from(sorted(SCOPES))
-sentences = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(" ".join)
-memories = st.lists(
-    st.tuples(
-        st.sampled_from(TENANTS), scope_names, sentences, st.sampled_from(["current", "retired", "future", "past"])
-    ),
-    max_size=12,
-)
-grants = st.dictionaries(scope_names, st.tuples(st.sampled_from(["read", "write", "admin"]), st.booleans()), max_size=3)
-searches = st.lists(st.one_of(scope_names.map(SCOPES.__getitem__), st.just(uuid4())), max_size=6)
-
-BY_TEXT = """
-with query as (select lexeme from memsvc.query_lexemes(%(query)s)),
-readable as (
-    select m.id, memsvc.lexemes(m.context, m.text) as lexemes
-    from memsvc.memories m
-    where m.scope_id = any (%(searched)s)
-      and m.retired_at is null
-      and coalesce(m.valid_from <= now(), true)
-      and coalesce(m.valid_until > now(), true)
-),
-found as (
-    select r.id, q.lexeme from readable r, query q where r.lexemes @@ memsvc.one_lexeme(q.lexeme)
-),
-frequency as (select lexeme, count(*)::double precision as df from found group by lexeme)
-select f.id, sum(ln(1 + ((select count(*) from readable) - df + 0.5) / (df + 0.5)))
-from found f
-join frequency using (lexeme)
-group by f.id
-order by 2 desc, 1
-limit %(candidates)s
-"""
-BY_VECTOR = """
-select m.id, max(1 - (e.embedding <=> %(vector)s::halfvec))
-from memsvc.memories m
-join memsvc.chunk_embeddings e
-    on e.tenant_id = m.tenant_id and e.scope_id = m.scope_id and e.memory_id = m.id and e.model = %(model)s
-where m.scope_id = any (%(searched)s)
-  and m.retired_at is null
-  and coalesce(m.valid_from <= now(), true)
-  and coalesce(m.valid_until > now(), true)
-group by m.id
-order by 2 desc, 1
-limit %(candidates)s
-"""
-
-
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(kept=memories, held=grants, query=sentences, searched=searches, candidates=st.integers(1, 8))
-def test_candidates_are_those_that_the_policies_would_show(
-    pool: Pool,
-    kept: list[tuple[UUID, str, str, str]],
-    held: dict[str, tuple[str, bool]],
-    query: str,
-    searched: list[UUID],
-    candidates: int,
-) -> None:
-    given = {"query": query, "searched": searched, "candidates": candidates}
-    given |= {"vector": written(EMBEDDER.embed_query(query)), "model": EMBEDDER.model}
-    with random_world(pool, kept, held) as conn:
-        plain_text, plain_vector = ranked(conn, BY_TEXT, given), ranked(conn, BY_VECTOR, given)
-        by_text = "select * from memsvc.text_candidates(%(query)s, %(searched)s, %(candidates)s)"
-        by_vector = "select * from memsvc.vector_candidates(%(vector)s, %(model)s, %(searched)s, %(candidates)s)"
-        assert ranked(conn, by_text, given) == plain_text
-        assert ranked(conn, by_vector, given) == plain_vector
-
-
-def test_candidates_of_scopes_that_one_may_not_read_are_not_looked_for(pool: Pool) -> None:
-    with pool.transaction(actor("reads anvil")) as conn:
-        for searched, found in (([SCOPES["garden"]], []), (list(SCOPES.values()), [(memory_id("anvil"),)]), (None, [])):
-            by_text = "select memory_id from memsvc.text_candidates('shared', %s, 100)"
-            by_vector = "select memory_id from memsvc.vector_candidates('[1,2]', 'model 1', %s, 100)"
-            assert conn.execute(by_text, [searched]).fetchall() == found
-            assert conn.execute(by_vector, [searched]).fetchall() == found
-
-
-def test_how_rare_a_word_is_elsewhere_does_not_show(pool: Pool) -> None:
-    """The score depends on how many memories hold the word: of the readable ones, and of no others."""
-    scores = "select score from memsvc.text_candidates('shared', %s, 100)"
-    with pool.transaction(actor("reads anvil")) as conn:
-        alone = conn.execute(scores, [[SCOPES["anvil"]]]).fetchall()
-        assert conn.execute(scores, [list(SCOPES.values())]).fetchall() == alone
-
-
-def test_operators_that_somebody_put_into_schema_public_are_not_run_as_the_owner(pool: Pool) -> None:
-    """Where everybody may create there, a better fitting operator than the built-in one would be taken."""
-    with pool.transaction(actor("reads anvil")) as conn:
-        as_admin(conn)
-        hijack(conn, "integer", "float8")
-        hijack(conn, "float8", "bigint")
-        hijack(conn, "numeric", "float8")
-        hijack(conn, "float8", "numeric")
-        conn.execute("set local role memsvc_service")
-        assert conn.execute("select 1 + 1::float8").fetchone() == (None,), "the trap is open"
-        searched = [SCOPES["anvil"]]
-        (text,) = conn.execute("select score from memsvc.text_candidates('shared', %s, 9)", [searched]).fetchall()
-        by_vector = "select score from memsvc.vector_candidates('[1,2]', 'model 1', %s, 9)"
-        (vector,) = conn.execute(by_vector, [searched]).fetchall()
-        assert text[0] is not None
-        assert vector[0] is not None
-        raise psycopg.Rollback
-
-
 # Names of scopes
 
 ODD_NAMES = (
@@ -487,167 +400,12 @@ def test_names_of_scopes_are_exact(pool: Pool) -> None:
         raise psycopg.Rollback
 
 
-# What the tables refuse
-
-
-def test_fact_without_evidence_is_refused_at_commit(pool: Pool) -> None:
-    with pytest.raises(psycopg.errors.ForeignKeyViolation, match="memories_fact_evidence_fkey"):
-        commit(pool, [FACT])
-
-
-def test_fact_that_names_no_evidence_is_refused_at_once(pool: Pool) -> None:
-    with pytest.raises(psycopg.errors.CheckViolation, match="fact_has_evidence"):
-        commit(pool, [FACT, EVIDENCE], proof=None)
-
-
-@pytest.mark.parametrize("kind", ["session_output", "url"])
-def test_evidence_that_a_model_wrote_earns_no_fact(pool: Pool, kind: str) -> None:
-    with pytest.raises(psycopg.errors.ForeignKeyViolation, match="memories_fact_evidence_fkey"):
-        commit(pool, [FACT, EVIDENCE], kind=kind)
-
-
-def test_evidence_of_another_memory_earns_no_fact(pool: Pool) -> None:
-    with pytest.raises(psycopg.errors.ForeignKeyViolation, match="memories_fact_evidence_fkey"):
-        commit(pool, [FACT, EVIDENCE], proven=memory_id("global"))
-
-
-@pytest.mark.parametrize("kind", ["user_words", "tool_output", "person"])
-def test_fact_that_is_earned_stays_as_it_was_proven(pool: Pool, kind: str) -> None:
-    with pool.transaction(OWNER) as conn:
-        for statement in (FACT, EVIDENCE, "set constraints all immediate"):
-            conn.execute(statement, fact(kind=kind))
-        assert not takes(conn, "update memsvc.evidence set quote = 'else' where id = %(proof)s", fact())
-        for change in ("update memsvc.evidence set kind = 'url'", "delete from memsvc.evidence"):
-            with pytest.raises(psycopg.errors.InsufficientPrivilege), conn.transaction():
-                conn.execute(change.encode())
-        raise psycopg.Rollback
-
-
-def test_fact_of_a_review_needs_evidence_of_that_memory(pool: Pool) -> None:
-    review: LiteralString = """
-        insert into memsvc.reviews (tenant_id, memory_id, scope_id, verdict, status, reviewer_id, evidence_id)
-        values (%(tenant)s, %(first)s, %(scope)s, 'confirm', 'fact', %(author)s, %(proof)s)"""
-    with pytest.raises(psycopg.errors.CheckViolation, match="review_fact_has_evidence"):
-        commit(pool, [review], proof=None)
-    with pytest.raises(psycopg.errors.ForeignKeyViolation, match="reviews_evidence_fkey"):
-        commit(pool, [review])
-
-
-def test_memory_keeps_its_text_and_its_author(pool: Pool) -> None:
-    with pool.transaction(OWNER) as conn:
-        columns = {name for (name,) in conn.execute(COLUMNS, ["memsvc.memories"]).fetchall()}
-        refused = {name for name in columns if not changes(conn, name)}
-    assert columns - refused == {"retired_at", "retired_by", "retired_because", "superseded_by"}
-    assert {"text", "context", "author_id", "status", "scope_id", "tenant_id"} <= refused
-
-
-@pytest.mark.parametrize(
-    ("values", "constraint"),
-    [
-        ("'memsvc', 'running', null, null, null, now()", "running_has_lease"),
-        ("'memsvc', 'running', now(), null, null, now()", "running_has_lease"),
-        ("'memsvc', 'running', null, 'token', null, now()", "running_has_lease"),
-        ("'memsvc', 'resting', null, null, null, now()", "live_status_known"),
-        ("'memsvc', 'pending', null, null, null, null", "live_can_move"),
-        ("'memsvc', 'error', null, null, null, null", "live_can_move"),
-        ("'memsvc', 'pending', null, null, 'poison', now()", "stopped_is_error"),
-        ("'memsvc', 'error', null, null, 'bored', now()", "stop_reason_known"),
-        ("'state_5', 'error', null, null, 'poison', now()", "stopped_is_error"),
-    ],
-)
-def test_live_job_that_could_not_be_is_refused(pool: Pool, values: LiteralString, constraint: str) -> None:
-    with pytest.raises(psycopg.errors.CheckViolation, match=constraint):
-        commit(pool, [JOB + values + ")"])
-
-
-@pytest.mark.parametrize("status", ["running", "error", "pending", "done", "paused", ""])
-@pytest.mark.parametrize("store", ["state_5", "v1", "v2"])
-def test_job_of_an_import_is_kept_as_it_was_and_never_due(pool: Pool, store: str, status: str) -> None:
-    with pool.transaction(OWNER) as conn:
-        conn.execute(JOB + "%(store)s, %(status)s, null, null, null, null)", job(store=store, status=status))
-        kept = conn.execute("select status, due_at from memsvc.jobs where kind = 'k'").fetchone()
-        assert kept == (status, None)
-        raise psycopg.Rollback
-
-
 # What the tests above stand on
-
-COLUMNS = "select attname from pg_attribute where attrelid = %s::regclass and attnum > 0 and not attisdropped"
-JOB: LiteralString = """
-    insert into memsvc.jobs (
-        tenant_id, source_id, kind, job_key, retry_remaining, store, status, lease_until, ownership_token, stop_reason,
-        not_before)
-    values (%(tenant)s, %(source)s, 'k', 'j', 3, """
-FACT: LiteralString = """
-    insert into memsvc.memories (
-        tenant_id, id, scope_id, kind, status, origin, text, text_sha256, author_id, source_id, fact_evidence_id)
-    values (%(tenant)s, %(memory)s, %(scope)s, 'note', 'fact', 'human', 'so', '', %(author)s, %(source)s, %(proof)s)"""
-EVIDENCE: LiteralString = """
-    insert into memsvc.evidence (tenant_id, memory_id, id, scope_id, kind, locator, sha256, added_by)
-    values (%(tenant)s, %(proven)s, coalesce(%(proof)s, gen_random_uuid()), %(scope)s, %(kind)s, '{}', '',
-        %(author)s)"""
 
 
 def writes(who: str) -> set[str]:
     grant = GRANTS[who]
     return READS.get(who, set()) if grant and grant[1] != "read" else set()
-
-
-def fact(**other: Any) -> dict[str, Any]:
-    owner = row("keeps everything", "global") | {"author": OWNER.principal_id, "memory": fixed("fact")}
-    return owner | {"proven": fixed("fact"), "proof": fixed("proof"), "kind": "user_words"} | other
-
-
-def job(**other: Any) -> dict[str, Any]:
-    return {"tenant": DEFAULT_TENANT, "source": LOCAL_SOURCE} | other
-
-
-def commit(pool: Pool, statements: list[LiteralString], **values: Any) -> None:
-    with pool.transaction(OWNER) as conn:
-        for statement in statements:
-            conn.execute(statement, fact(**values))
-
-
-def takes(conn: Conn, statement: LiteralString | sql.Composed, values: Any) -> bool:
-    """Does the statement touch a row? Nothing stays of it."""
-    try:
-        with conn.transaction(force_rollback=True):
-            return conn.execute(statement, values).rowcount > 0
-    except psycopg.errors.InsufficientPrivilege:
-        return False
-
-
-def changes(conn: Conn, column: str) -> bool:
-    change = sql.SQL("update memsvc.memories set {} = default where id = %s").format(sql.Identifier(column))
-    return takes(conn, change, [memory_id("global")])
-
-
-def count(conn: Conn, table: str) -> int:
-    # A name of a column, and not *: not every column of every table is granted.
-    column = sql.Identifier("id" if table == "tenants" else "tenant_id")
-    query = sql.SQL("select count({}) from memsvc.{}").format(column, sql.Identifier(table))
-    ((number,),) = conn.execute(query).fetchall()
-    assert isinstance(number, int)
-    return number
-
-
-def scopes_seen(conn: Conn, table: str, column: str = "scope_id") -> set[UUID]:
-    return _column(conn, table, column) - {None}
-
-
-def tenants_seen(conn: Conn, table: str) -> set[UUID]:
-    return _column(conn, table, "tenant_id")
-
-
-def _column(conn: Conn, table: str, column: str) -> set[Any]:
-    query = sql.SQL("select {} from memsvc.{}").format(sql.Identifier(column), sql.Identifier(table))
-    return {value for (value,) in conn.execute(query).fetchall()}
-
-
-def rows_as_text(conn: Conn, table: str) -> str:
-    query = sql.SQL("select coalesce(string_agg(t::text, ' '), '') from memsvc.{} t").format(sql.Identifier(table))
-    ((text,),) = conn.execute(query).fetchall()
-    return str(text)
 
 
 def claim(conn: Conn, claimed: Actor) -> None:
@@ -688,65 +446,3 @@ def inherit_only(world: str, login: str) -> None:
     with psycopg.connect(world) as conn:
         grant = sql.SQL("grant memsvc_service to {} with inherit true, set false")
         conn.execute(grant.format(sql.Identifier(login)))
-
-
-def as_admin(conn: Conn) -> None:
-    """Lay the role down: the login of the tests is a superuser."""
-    conn.execute("set local role none")
-
-
-def hijack(conn: Conn, left: LiteralString, right: LiteralString) -> None:
-    """Arithmetic on these two types gives null from now on, for whoever finds schema public on the search path."""
-    types = {"left": sql.SQL(left), "right": sql.SQL(right), "trap": sql.Identifier(f"trap_{left}_{right}")}
-    function: LiteralString = "create function public.{trap}({left}, {right}) returns float8 return null::float8"
-    conn.execute(sql.SQL(function).format(**types))
-    operator: LiteralString = "create operator public.{name} (function = {trap}, leftarg = {left}, rightarg = {right})"
-    for name in ("+", "-", "/", "*"):
-        conn.execute(sql.SQL(operator).format(name=sql.SQL(name), **types))
-
-
-def ranked(conn: Conn, query: LiteralString, values: dict[str, Any]) -> list[tuple[UUID, float]]:
-    return [(found, round(score, 9)) for found, score in conn.execute(query, values).fetchall()]
-
-
-@contextmanager
-def random_world(
-    pool: Pool, kept: list[tuple[UUID, str, str, str]], held: dict[str, tuple[str, bool]]
-) -> Iterator[Conn]:
-    """A transaction that acts for somebody with these grants, on the world and these memories; nothing stays."""
-    somebody = Actor(DEFAULT_TENANT, fixed("somebody"))
-    with pool.transaction(somebody) as conn:
-        as_admin(conn)
-        add_principal(conn, somebody.tenant_id, "somebody")
-        for name, (rights, descends) in held.items():
-            add_grant(conn, somebody.tenant_id, "somebody", (name, rights, descends))
-        for number, (tenant, scope, text, when) in enumerate(kept):
-            add_embedded(conn, row("somebody", scope, str(number + 2), tenant=tenant), text, when)
-        conn.execute("set local role memsvc_service")
-        yield conn
-        raise psycopg.Rollback
-
-
-def add_embedded(conn: Conn, values: dict[str, Any], text: str, when: str) -> None:
-    values |= {"text": text, "author": fixed("keeps everything"), "end": len(text), "model": EMBEDDER.model}
-    values |= {"vector": written(EMBEDDER.embed_passages([text])[0]), "when": when}
-    conn.execute(INSERTS["memories"], values)
-    conn.execute(WHEN, values)
-    conn.execute(CHUNK, values)
-    conn.execute(VECTOR, values)
-
-
-WHEN: LiteralString = """
-    update memsvc.memories set
-        retired_at = case when %(when)s = 'retired' then now() end,
-        retired_because = case when %(when)s = 'retired' then 'old' end,
-        valid_from = case when %(when)s = 'future' then now() + interval '1 day' end,
-        valid_until = case when %(when)s = 'past' then now() end
-    where tenant_id = %(tenant)s and id = %(memory)s"""
-CHUNK: LiteralString = """
-    insert into memsvc.chunks (tenant_id, scope_id, memory_id, view, starts_at, ends_at, text_sha256)
-    values (%(tenant)s, %(scope)s, %(memory)s, 'own', 0, %(end)s, '')"""
-VECTOR: LiteralString = """
-    insert into memsvc.chunk_embeddings (
-        tenant_id, scope_id, model, memory_id, view, starts_at, ends_at, dimension, embedding)
-    values (%(tenant)s, %(scope)s, %(model)s, %(memory)s, 'own', 0, %(end)s, 8, %(vector)s)"""

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any, LiteralString
 from uuid import UUID, uuid5
 
+import psycopg
+from psycopg import sql
+
 from memsvc.db.pool import Conn
 from memsvc.embedding.hashing import HashingEmbedder
 from memsvc.model.principal import DEFAULT_TENANT, GLOBAL_SCOPE, LOCAL_SOURCE, Actor
@@ -225,3 +228,45 @@ def name_users(conn: Conn) -> None:
 
 def written(vector: list[float]) -> str:
     return "[" + ",".join(map(str, vector)) + "]"
+
+
+def takes(conn: Conn, statement: LiteralString | sql.Composed, values: Any) -> bool:
+    """Does the statement touch a row? Nothing stays of it."""
+    try:
+        with conn.transaction(force_rollback=True):
+            return conn.execute(statement, values).rowcount > 0
+    except psycopg.errors.InsufficientPrivilege:
+        return False
+
+
+def count(conn: Conn, table: str) -> int:
+    # A name of a column, and not *: not every column of every table is granted.
+    column = sql.Identifier("id" if table == "tenants" else "tenant_id")
+    query = sql.SQL("select count({}) from memsvc.{}").format(column, sql.Identifier(table))
+    ((number,),) = conn.execute(query).fetchall()
+    assert isinstance(number, int)
+    return number
+
+
+def scopes_seen(conn: Conn, table: str, column: str = "scope_id") -> set[UUID]:
+    return _column(conn, table, column) - {None}
+
+
+def tenants_seen(conn: Conn, table: str) -> set[UUID]:
+    return _column(conn, table, "tenant_id")
+
+
+def _column(conn: Conn, table: str, column: str) -> set[Any]:
+    query = sql.SQL("select {} from memsvc.{}").format(sql.Identifier(column), sql.Identifier(table))
+    return {value for (value,) in conn.execute(query).fetchall()}
+
+
+def rows_as_text(conn: Conn, table: str) -> str:
+    query = sql.SQL("select coalesce(string_agg(t::text, ' '), '') from memsvc.{} t").format(sql.Identifier(table))
+    ((text,),) = conn.execute(query).fetchall()
+    return str(text)
+
+
+def as_admin(conn: Conn) -> None:
+    """Lay the role down: the login of the tests is a superuser."""
+    conn.execute("set local role none")

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
-from itertools import cycle, islice
 from pathlib import Path
 
 import pytest
@@ -41,25 +40,25 @@ SENTENCES = [
     "Use `uv pip install` in CI, because pip takes ten times as long there.",
     "HTTP 409 means that somebody else holds the lease now, so roll back.",
     "The logo is blue on a white background, and the web page escapes markdown.",
-    "Straße, Çeşme, naïve and 東京 stay as they are; only NFC is applied.",
-    "The arrow → means “leads to” in every diagram, and ≤ 5 % is fine.",
+    "Grüße an Łukasz: the fix for “naïve” dates is merged.",
 ]
-OTHER_LANGUAGES = [
+LESS_USUAL = [
     "Die Datenbank wird jede Nacht um drei Uhr gesichert, die Prüfsumme steht daneben.",
     "L'équipe a renommé « accounts » en « tenants » dans toutes les tables.",
     "東京は晴れ、明日は雨でしょう。",
     "Ошибка повторяется только при двух рабочих процессах.",
+    "Straße, Çeşme, naïve and 東京 stay as they are; only NFC is applied.",
+    "The arrow → means “leads to” in every diagram, and ≤ 5 % is fine.",
 ]
 
 
-def sixty_four() -> Iterator[str]:
-    """Memories of one to nine sentences, the longest of about two hundred tokens."""
-    following = cycle(SENTENCES)
-    for number in range(64):
-        yield " ".join(islice(following, 1 + number * 5 % 9)) + f" ({number})"
+def sixty_four() -> list[str]:
+    """Memories of one to thirteen sentences, the longest just inside the window."""
+    chance = random.Random(1)
+    return [" ".join(chance.sample(SENTENCES, 1 + number % 13)) for number in range(64)]
 
 
-TEXTS_64 = list(sixty_four())
+TEXTS_64 = sixty_four()
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +82,7 @@ def nearest(vectors: list[Vector], number: int) -> list[int]:
 @needs_torch
 def test_the_built_in_model_is_equal_to_it(embedder: Embedder) -> None:
     builtin = BuiltinEmbedder()
-    assert max(builtin.count_tokens(text) for text in TEXTS_64) in range(180, 255)
+    assert max(builtin.count_tokens(text) for text in TEXTS_64) in range(230, 255)
 
     original, own = embedder.embed_passages(TEXTS_64), builtin.embed_passages(TEXTS_64)
 
@@ -94,10 +93,10 @@ def test_the_built_in_model_is_equal_to_it(embedder: Embedder) -> None:
 
 
 @needs_torch
-def test_the_built_in_model_is_close_to_it_in_languages_that_it_does_not_know(embedder: Embedder) -> None:
-    mixed = [" ".join(OTHER_LANGUAGES[:count]) for count in range(1, 5)]
+def test_the_built_in_model_is_close_to_it_beyond_english_prose(embedder: Embedder) -> None:
+    mixed = [" ".join(LESS_USUAL[:count]) for count in range(2, 7)]
 
-    original, own = (model.embed_passages(OTHER_LANGUAGES + mixed) for model in (embedder, BuiltinEmbedder()))
+    original, own = (model.embed_passages(LESS_USUAL + mixed) for model in (embedder, BuiltinEmbedder()))
 
     assert least_cosine(original, own) >= 0.998
 

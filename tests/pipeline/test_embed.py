@@ -151,7 +151,7 @@ def test_the_memories_of_one_output_get_vectors(pool: Pool, tmp_path: Path, embe
     found = rows(
         pool,
         "select memory_id, model, dimension, extensions.vector_dims(embedding), starts_at, ends_at,"
-        " round((extensions.l2_norm(embedding))::numeric, 2)::float from memsvc.chunk_embeddings",
+        " round((extensions.l2_norm(embedding))::numeric, 2)::float from memsvc.chunk_embeddings where view = 'own'",
     )
     assert {row[0]: row[1:] for row in found} == {
         memory_id: (embedder.model, dimension, dimension, 0, len(text), 1.0) for memory_id, text in memories

@@ -1,0 +1,255 @@
+"""Candidate search runs as the owner, whom no policy binds: it must find what the policies would have shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, LiteralString
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from psycopg import sql
+
+from memsvc.db.pool import Conn, Pool
+from memsvc.model.principal import DEFAULT_TENANT, Actor
+from tests.db.world import (
+    EMBEDDER,
+    INSERTS,
+    SCOPES,
+    TENANTS,
+    actor,
+    add_grant,
+    add_principal,
+    as_admin,
+    fixed,
+    memory_id,
+    row,
+    written,
+)
+
+ALL = list(SCOPES.values())
+WORDS = ("red", "green", "the", "running", "parseURL", "/etc/hosts")
+TIMES = ("current", "current", "current", "retired", "future", "past")
+scope_names = st.sampled_from(sorted(SCOPES))
+sentences = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(" ".join)
+memories = st.lists(
+    st.tuples(st.sampled_from([*TENANTS, DEFAULT_TENANT]), scope_names, sentences, st.sampled_from(TIMES)),
+    min_size=6,
+    max_size=14,
+)
+grants = st.dictionaries(
+    scope_names, st.tuples(st.sampled_from(["read", "write", "admin"]), st.booleans()), min_size=1, max_size=3
+)
+searches = st.lists(st.one_of(scope_names.map(SCOPES.__getitem__), st.just(uuid4())), min_size=2, max_size=6)
+mentioned = st.lists(st.builds(memory_id, scope_names, st.sampled_from(["1", "10", "11", "12"])), max_size=4)
+
+DEFINERS: dict[str, LiteralString] = {
+    "text_scores": "select * from memsvc.text_scores(%(query)s, %(searched)s, %(candidates)s, %(also)s)",
+    "vector_candidates":
+        "select * from memsvc.vector_candidates(%(vector)s, %(model)s, %(searched)s, %(candidates)s)",
+}  # fmt: skip
+# The same questions, asked plainly: only the policies keep apart what may be read.
+BY_TEXT: LiteralString = """
+with readable as (
+    select m.id, memsvc.lexemes(m.context, m.text) as lexemes
+    from memsvc.memories m
+    where m.scope_id = any (%(searched)s)
+      and m.retired_at is null
+      and coalesce(m.valid_from <= now(), true)
+      and coalesce(m.valid_until > now(), true)
+),
+found as (
+    select r.id, q.lexeme
+    from readable r
+    join memsvc.query_lexemes(%(query)s) q on r.lexemes @@ memsvc.one_lexeme(q.lexeme)
+),
+frequency as (select lexeme, count(*)::double precision as df from found group by lexeme)
+select f.id, sum(ln(1 + ((select count(*) from readable) - df + 0.5) / (df + 0.5)))
+from found f
+join frequency using (lexeme)
+group by f.id
+"""
+BY_VECTOR: LiteralString = """
+select m.id, max(1 - (e.embedding <=> %(vector)s::halfvec))
+from memsvc.memories m
+join memsvc.chunk_embeddings e
+    on e.tenant_id = m.tenant_id and e.scope_id = m.scope_id and e.memory_id = m.id and e.model = %(model)s
+where m.scope_id = any (%(searched)s)
+  and m.retired_at is null
+  and coalesce(m.valid_from <= now(), true)
+  and coalesce(m.valid_until > now(), true)
+group by m.id
+"""
+
+
+@pytest.fixture(scope="module")
+def pool(world: str) -> Iterator[Pool]:
+    opened = Pool(world)
+    yield opened
+    opened.close()
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    kept=memories,
+    held=grants,
+    query=sentences,
+    searched=searches,
+    also=mentioned,
+    candidates=st.sampled_from([1, 3, 99]),
+)
+def test_owner_finds_what_the_caller_would_find_under_the_policies(
+    pool: Pool,
+    kept: list[tuple[UUID, str, str, str]],
+    held: dict[str, tuple[str, bool]],
+    query: str,
+    searched: list[UUID],
+    also: list[UUID],
+    candidates: int,
+) -> None:
+    asked = question(query, searched) | {"also": also, "candidates": candidates}
+    with random_world(pool, kept, held) as conn:
+        as_owner = {name: scores(conn, call, asked) for name, call in DEFINERS.items()}
+        lay_the_owner_down(conn)
+        assert as_owner == {name: scores(conn, call, asked) for name, call in DEFINERS.items()}
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(kept=memories, held=grants, query=sentences, searched=searches)
+def test_owner_finds_what_a_plain_query_finds(
+    pool: Pool,
+    kept: list[tuple[UUID, str, str, str]],
+    held: dict[str, tuple[str, bool]],
+    query: str,
+    searched: list[UUID],
+) -> None:
+    asked = question(query, searched) | {"also": [], "candidates": 99}
+    with random_world(pool, kept, held) as conn:
+        by_text = {found: own for found, (own, _) in scores(conn, DEFINERS["text_scores"], asked).items() if own}
+        assert by_text == {found: score for found, (score,) in scores(conn, BY_TEXT, asked).items()}
+        by_vector = {found: own for found, (own, _) in scores(conn, DEFINERS["vector_candidates"], asked).items()}
+        assert by_vector == {found: score for found, (score,) in scores(conn, BY_VECTOR, asked).items()}
+
+
+def test_every_function_that_searches_as_the_owner_is_tried_here(pool: Pool) -> None:
+    with pool.transaction(actor("has no grant")) as conn:
+        rows = conn.execute(
+            "select proname from pg_proc"
+            " where pronamespace = 'memsvc'::regnamespace and prosecdef and 'searched' = any (proargnames)"
+        ).fetchall()
+    assert {name for (name,) in rows} == set(DEFINERS)
+
+
+@pytest.mark.parametrize("name", sorted(DEFINERS))
+def test_scopes_that_one_may_not_read_are_not_searched(pool: Pool, name: str) -> None:
+    everything = [memory_id(scope) for scope in SCOPES]
+    with pool.transaction(actor("reads anvil")) as conn:
+        for searched, found in (([SCOPES["garden"]], set()), (ALL, {memory_id("anvil")}), ([], set()), (None, set())):
+            asked = question("shared", searched) | {"also": everything, "candidates": 99, "model": "model 1"}
+            assert scores(conn, DEFINERS[name], asked | {"vector": "[1,2]"}).keys() == found
+
+
+def test_how_rare_a_word_is_elsewhere_does_not_show(pool: Pool) -> None:
+    """The score depends on how many memories have the word: of the readable ones, and of no others."""
+    with pool.transaction(actor("reads anvil")) as conn:
+        narrow, wide = (
+            scores(conn, DEFINERS["text_scores"], question("shared", searched) | {"also": [], "candidates": 9})
+            for searched in ([SCOPES["anvil"]], ALL)
+        )
+    assert narrow == wide != {}
+
+
+@pytest.mark.parametrize("name", sorted(DEFINERS))
+def test_better_fitting_operators_of_others_are_not_run_as_the_owner(pool: Pool, name: str) -> None:
+    """Where everybody may create in schema public, an operator there could fit better than the built-in one."""
+    asked = question("shared", [SCOPES["anvil"]]) | {"also": [], "candidates": 9, "model": "model 1", "vector": "[1,2]"}
+    with pool.transaction(actor("reads anvil")) as conn:
+        before = scores(conn, DEFINERS[name], asked)
+        as_admin(conn)
+        for left, right in PAIRS:
+            hijack(conn, left, right)
+        conn.execute("set local role memsvc_service")
+        assert conn.execute("select 1 + 1::float8").fetchone() == (None,), "the trap is open"
+        assert scores(conn, DEFINERS[name], asked) == before != {}
+        raise psycopg.Rollback
+
+
+# What the tests above stand on
+
+PAIRS: list[tuple[LiteralString, LiteralString]] = [
+    ("integer", "float8"), ("float8", "integer"), ("float8", "bigint"), ("bigint", "float8"), ("numeric", "float8"),
+    ("float8", "numeric"), ("bigint", "numeric"), ("numeric", "bigint"), ("integer", "numeric"),
+]  # fmt: skip
+PLACE: LiteralString = """
+    update memsvc.memories set
+        session = 'talk',
+        ordinal = %(n)s::integer,
+        retired_at = case when %(when)s = 'retired' then now() end,
+        retired_because = case when %(when)s = 'retired' then 'old' end,
+        valid_from = case when %(when)s = 'future' then now() + interval '1 day' end,
+        valid_until = case when %(when)s = 'past' then now() end
+    where tenant_id = %(tenant)s and id = %(memory)s"""
+CHUNK: LiteralString = """
+    insert into memsvc.chunks (tenant_id, scope_id, memory_id, view, starts_at, ends_at, text_sha256)
+    values (%(tenant)s, %(scope)s, %(memory)s, 'own', 0, %(end)s, '')"""
+VECTOR: LiteralString = """
+    insert into memsvc.chunk_embeddings (
+        tenant_id, scope_id, model, memory_id, view, starts_at, ends_at, dimension, embedding)
+    values (%(tenant)s, %(scope)s, %(model)s, %(memory)s, 'own', 0, %(end)s, 8, %(vector)s)"""
+
+
+def question(query: str, searched: list[UUID] | None) -> dict[str, Any]:
+    vector = written(EMBEDDER.embed_query(query))
+    return {"query": query, "searched": searched, "vector": vector, "model": EMBEDDER.model}
+
+
+def scores(conn: Conn, query: LiteralString, values: dict[str, Any]) -> dict[UUID, tuple[float | None, ...]]:
+    """The scores of each memory, as far as they do not depend on the order of adding up."""
+    rows = conn.execute(query, values).fetchall()
+    return {found: tuple(None if score is None else round(score, 9) for score in given) for found, *given in rows}
+
+
+def lay_the_owner_down(conn: Conn) -> None:
+    """The same functions, run by the caller under the policies from now on."""
+    as_admin(conn)
+    for name in DEFINERS:
+        conn.execute(sql.SQL("alter function memsvc.{} security invoker").format(sql.Identifier(name)))
+    conn.execute("set local role memsvc_service")
+
+
+@contextmanager
+def random_world(
+    pool: Pool, kept: list[tuple[UUID, str, str, str]], held: dict[str, tuple[str, bool]]
+) -> Iterator[Conn]:
+    """A transaction that acts for somebody with these grants, on the world and these memories; nothing stays."""
+    somebody = Actor(DEFAULT_TENANT, fixed("somebody"))
+    with pool.transaction(somebody) as conn:
+        as_admin(conn)
+        add_principal(conn, somebody.tenant_id, "somebody")
+        for name, (rights, descends) in held.items():
+            add_grant(conn, somebody.tenant_id, "somebody", (name, rights, descends))
+        for number, (tenant, scope, text, when) in enumerate(kept):
+            add_embedded(conn, row("keeps everything", scope, str(number + 10), tenant=tenant), text, when)
+        conn.execute("set local role memsvc_service")
+        yield conn
+        raise psycopg.Rollback
+
+
+def add_embedded(conn: Conn, values: dict[str, Any], text: str, when: str) -> None:
+    values |= {"text": text, "end": len(text), "model": EMBEDDER.model, "when": when}
+    values |= {"vector": written(EMBEDDER.embed_passages([text])[0])}
+    for statement in (INSERTS["memories"], PLACE, CHUNK, VECTOR):
+        conn.execute(statement, values)
+
+
+def hijack(conn: Conn, left: LiteralString, right: LiteralString) -> None:
+    """Arithmetic on these two types gives null from now on, for whoever finds schema public on the search path."""
+    types = {"left": sql.SQL(left), "right": sql.SQL(right), "trap": sql.Identifier(f"trap_{left}_{right}")}
+    function: LiteralString = "create function public.{trap}({left}, {right}) returns float8 return null::float8"
+    conn.execute(sql.SQL(function).format(**types))
+    operator: LiteralString = "create operator public.{name} (function = {trap}, leftarg = {left}, rightarg = {right})"
+    for name in ("+", "-", "/", "*"):
+        conn.execute(sql.SQL(operator).format(name=sql.SQL(name), **types))
