@@ -32,6 +32,7 @@ PREFIX = without_network()
 def test_the_main_job_runs_without_a_network(tmp_path: Path) -> None:
     home = snapshot("0.135.0", "01-live", tmp_path)
     environment = {**os.environ, "MEMSVC_DATA_DIR": str(tmp_path / "data"), "HOME": str(tmp_path)}
+    environment.pop("XDG_CACHE_HOME", None)
 
     def run(*words: str) -> dict[str, object]:
         done = subprocess.run(
@@ -55,6 +56,7 @@ def test_the_main_job_runs_without_a_network(tmp_path: Path) -> None:
         run("down")
 
     assert b"unreachable" in unreachable.stderr
+    assert not list(tmp_path.glob(".cache/**/*")), "something was written outside the data folder"
     assert imported["embedding_jobs"] == 9
     hits = answer["hits"]
     assert isinstance(hits, list)

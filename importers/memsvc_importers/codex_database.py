@@ -18,6 +18,10 @@ _KNOWN = tuple(table.name for table in (OUTPUTS, JOBS, PROGRESS, THREADS))
 # What quick_check says of values that SQLite would not let in today; the rows are there, and judged one by one.
 _ABOUT_VALUES = re.compile(r"\bvalue in \S|^CHECK constraint failed")
 
+_PROBED = 10_000  # row ids; searching for more of them one by one takes too long
+# SQLite quotes damaged names in its errors, and those that are not UTF-8 fail once more on their way into Python.
+UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
+
 
 class Database:
     """The tables of one copied database; `warn` takes what a person should know about it."""
@@ -26,6 +30,8 @@ class Database:
         self.name = copied.name
         self.store = store
         self.lacks_wal = copied.lacks_wal
+        self.is_sound = copied.settled
+        """Whether all rows of the file were read, as far as is known."""
         self._warn = warn
         self._conn = sqlite3.connect(copied.path, isolation_level=None)
         try:
@@ -36,9 +42,9 @@ class Database:
                 warn(f"{self.name} was written to all the time while it was copied: rows may be missing or mixed up")
             if self.columns:
                 self._check()
-        except sqlite3.DatabaseError as exc:
+        except UNREADABLE as exc:
             self._conn.close()
-            raise BadExport(f"{self.name} cannot be read as a SQLite database: {exc}") from exc
+            raise BadExport(f"{self.name} cannot be read as a SQLite database: {_why(exc)}") from exc
 
     def close(self) -> None:
         """Close the connection; iterators that are still open end with it."""
@@ -54,7 +60,7 @@ class Database:
             return False
         try:
             return bool(self._conn.execute(f"select exists (select 1 from {_quoted(table.name)})").fetchone()[0])  # noqa: S608
-        except sqlite3.DatabaseError:
+        except UNREADABLE:
             return True
 
     def read(self, table: Table, *, texts: bool = True) -> Iterator[Fitted | Rejected]:
@@ -79,12 +85,21 @@ class Database:
             seen.add(key)
             yield fitted
 
+    def is_filled(self) -> bool:
+        """Whether Codex says that it has filled the threads table, or is of a version that says nothing of it."""
+        try:
+            return all(status == b"complete" for (status,) in self._conn.execute("select status from backfill_state"))
+        except sqlite3.OperationalError:  # no such table
+            return True
+        except UNREADABLE:
+            return False
+
     def start_of_memory(self, thread_id: str, length: int) -> bytes:
         """The first bytes of a session's raw_memory; nothing where there is none."""
         if not {"thread_id", "raw_memory"} <= set(self.columns.get("stage1_outputs", ())):
             return b""
         query = "select substr(cast(raw_memory as blob), 1, ?) from stage1_outputs where thread_id = ?"
-        with suppress(sqlite3.DatabaseError):
+        with suppress(*UNREADABLE):
             for (start,) in self._conn.execute(query, (length, thread_id)):
                 return bytes(start or b"")
         return b""
@@ -107,10 +122,11 @@ class Database:
             found = [
                 bytes(line).decode(errors="replace") for (line,) in self._conn.execute("pragma quick_check(10000)")
             ]
-        except sqlite3.DatabaseError as exc:
-            found = [str(exc)]
+        except UNREADABLE as exc:
+            found = [_why(exc)]
         damage = [line for line in found if line != "ok" and not _ABOUT_VALUES.search(line)]
         if damage:
+            self.is_sound = False
             first = " ".join(damage[0].split())[:200]
             cause = "; its -wal file is not there: copy both" if self.lacks_wal else ""
             self._warn(f"{self.name} is damaged ({first}): only the rows that can still be read are taken{cause}")
@@ -137,29 +153,58 @@ class Database:
         for rowid in self._rowids(table):
             try:
                 found = self._conn.execute(query, (rowid,)).fetchone()
-            except sqlite3.DatabaseError as exc:
+            except UNREADABLE as exc:
                 _not_misuse(exc)
-                lost, why = lost + 1, str(exc)
+                lost, why = lost + 1, _why(exc)
             else:
                 if found is not None:
                     yield dict(zip(names, found, strict=True))
         if lost:
+            self.is_sound = False
             self._warn(f"{self.name}: {lost} rows of {table.name} could not be read: {why}")
 
     def _rowids(self, table: Table) -> list[int]:
         name = _quoted(table.name)
         order = ", ".join(_quoted(column) for column in table.order if column in self.columns[table.name])
-        with suppress(sqlite3.DatabaseError):
+        with suppress(*UNREADABLE):
             # An index that lags behind its table, as in a torn copy, would hide rows.
             ordered = f"select rowid from {name} not indexed order by {order}, rowid"  # noqa: S608
             return [rowid for (rowid,) in self._conn.execute(ordered)]
+        return self._salvaged(table)
+
+    def _salvaged(self, table: Table) -> list[int]:
+        """The row ids of a damaged table: from both of its ends, and in between whatever a search by id still finds."""
+        before, why = self._walk(table, "asc")
+        if why is None:
+            return before
+        behind = self._walk(table, "desc")[0][::-1]
+        start = before[-1] + 1 if before else 1
+        end = behind[0] if behind else start + _PROBED
+        between = [rowid for rowid in range(start, min(end, start + _PROBED)) if self._is_there(table, rowid)]
+        found = [*before, *between, *behind]
+        self.is_sound = False
+        self._warn(
+            f"{self.name}: table {table.name} breaks off after {len(before)} rows: {why}; {len(found)} were found"
+        )
+        return found
+
+    def _walk(self, table: Table, direction: str) -> tuple[list[int], str | None]:
+        """Row ids in one direction up to where the table breaks off, and why it does."""
         rowids: list[int] = []
+        name = _quoted(table.name)
         try:
-            rowids.extend(rowid for (rowid,) in self._conn.execute(f"select rowid from {name} not indexed"))  # noqa: S608
-        except sqlite3.DatabaseError as exc:
+            query = f"select rowid from {name} not indexed order by rowid {direction}"  # noqa: S608
+            rowids.extend(rowid for (rowid,) in self._conn.execute(query))
+        except UNREADABLE as exc:
             _not_misuse(exc)
-            self._warn(f"{self.name}: table {table.name} breaks off after {len(rowids)} rows: {exc}")
-        return rowids
+            return rowids, _why(exc)
+        return rowids, None
+
+    def _is_there(self, table: Table, rowid: int) -> bool:
+        with suppress(*UNREADABLE):
+            query = f"select 1 from {_quoted(table.name)} where rowid = ?"  # noqa: S608
+            return self._conn.execute(query, (rowid,)).fetchone() is not None
+        return False
 
     def _rejected(self, table: Table, raw: Mapping[str, Raw], reason: str) -> Rejected:
         values = {name: bytes(value) if isinstance(value, Text) else value for name, value in raw.items()}
@@ -177,7 +222,11 @@ def _without_text(table: Table, name: str) -> str:
     return column
 
 
-def _not_misuse(exc: sqlite3.DatabaseError) -> None:
+def _why(exc: Exception) -> str:
+    return "a name in it is not UTF-8" if isinstance(exc, UnicodeDecodeError) else " ".join(str(exc).split())
+
+
+def _not_misuse(exc: Exception) -> None:
     """A closed connection is a mistake of the caller, not damage in the export."""
     if isinstance(exc, sqlite3.ProgrammingError):
         raise exc

@@ -66,7 +66,9 @@ class CodexExport:
     def rows(self) -> Iterator[Row]:
         """Threads, outputs of all stores oldest first, jobs, progress, files; rejected rows where they are met."""
         yield from codex_threads.in_state(self._state)
-        yield from codex_threads.elsewhere(self._found.without_thread, self._headers, self._memory)
+        # Whether rows cannot be read is known only once all have been.
+        deleted = codex_threads.deleted(self._state, self._found)
+        yield from codex_threads.elsewhere(self._found.without_thread, self._headers, self._memory, deleted=deleted)
         for _, output in heapq.merge(*map(_outputs_by_age, self._memory), key=itemgetter(0)):
             yield output
         for database in self._memory:

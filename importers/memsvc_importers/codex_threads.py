@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from memsvc.model.export import Rejected, ThreadRow
 from memsvc_importers import codex_markdown
 from memsvc_importers.codex_database import Database
 from memsvc_importers.codex_markdown import Header
+from memsvc_importers.codex_survey import Survey
 from memsvc_importers.codex_tables import THREADS
 
 _HOME = re.compile(r"(?s)(.+)[\\/](?:archived_)?sessions[\\/]")
@@ -28,14 +29,22 @@ def in_state(state: Database | None) -> Iterator[ThreadRow | Rejected]:
 
 
 def elsewhere(
-    thread_ids: Iterable[str], headers: Mapping[str, Header], databases: Sequence[Database]
+    thread_ids: Iterable[str], headers: Mapping[str, Header], databases: Sequence[Database], *, deleted: Container[str]
 ) -> Iterator[ThreadRow]:
     """One row for each of the ids, from the header of its rollout summary or else from its raw memory."""
     for thread_id in sorted(thread_ids):
         if found := headers.get(thread_id):
-            yield ThreadRow(thread_id, "summary", found.columns)
+            yield ThreadRow(thread_id, "summary", found.columns, deleted=thread_id in deleted)
         else:
-            yield ThreadRow(thread_id, "front_matter", _from_memory(thread_id, databases))
+            yield ThreadRow(thread_id, "front_matter", _from_memory(thread_id, databases), deleted=thread_id in deleted)
+
+
+def deleted(state: Database | None, found: Survey) -> frozenset[str]:
+    """The sessions that the threads table lacks because Codex has deleted them."""
+    # Codex sets a broken state database aside and fills a new one in the background; an empty one is at its beginning.
+    if state is None or not (state.is_sound and state.has_rows(THREADS) and state.is_filled()):
+        return frozenset()
+    return found.surely_deleted if state.lacks_wal else found.without_thread
 
 
 def home(rollout_paths: Iterable[object]) -> str | None:

@@ -16,6 +16,7 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
+from psycopg.types.string import StrDumperUnknown
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from memsvc.db import queries
@@ -145,9 +146,22 @@ def checked(conninfo: str) -> str:
     return conninfo
 
 
+class AnyText(StrDumperUnknown):
+    """
+    Text as Postgres can hold it: what is no Unicode text (names of files may be anything) becomes a question mark.
+
+    What is to be kept byte for byte never comes this way: it is bytes.
+    """
+
+    def dump(self, obj: str) -> bytes:
+        """The text in UTF-8."""
+        return obj.replace("\x00", "?").encode("utf-8", errors="replace")
+
+
 def settle(conn: Conn) -> None:
     """Our statements count on seeing what others have committed meanwhile, whatever the database's default is."""
     conn.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+    conn.adapters.register_dumper(str, AnyText)
 
 
 def reason(exc: BaseException) -> str:

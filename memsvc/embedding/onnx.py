@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -134,6 +135,8 @@ class _Session:
 
 def _open_session(model: OnnxModel, threads: int) -> InferenceSession:
     content = model.weights()
+    # Else it makes a device id and a store of events in the home folder as soon as it is imported.
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

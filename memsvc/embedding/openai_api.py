@@ -93,8 +93,8 @@ def _checked(base_url: str) -> str:
     try:
         url = urlsplit(base_url)
         known = url.hostname is not None and url.port != 0  # reading the port checks it
-    except ValueError as exc:
-        raise WrongUse(_NO_NAME, mend=_FORM) from exc
+    except ValueError:
+        raise WrongUse(_NO_NAME, mend=_FORM) from None  # it quotes what it could not read
     if not known:
         raise WrongUse(_NO_NAME, mend=_FORM)
     if url.username is not None or url.query or url.fragment:

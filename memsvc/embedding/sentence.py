@@ -180,8 +180,11 @@ class SentenceEmbedder:
         loaded = self._loaded.get()
         batch_size = max(1, min(batches.MOST, batches.MOST_TOKENS // loaded.window))
         shortened = [loaded.tokens.shortened(text) for text in texts]
-        with self._encoding:
-            rows = encode(shortened, prompt=prompt, batch_size=batch_size, show_progress_bar=False)
+        try:
+            with self._encoding:
+                rows = encode(shortened, prompt=prompt, batch_size=batch_size, show_progress_bar=False)
+        except RuntimeError as exc:  # what torch raises, be it memory or a window that the model has not
+            raise EmbedderUnavailable(f"{self._source.name} cannot be run: {_first_line(exc)}") from exc
         return unit(rows, made_by=self.model)
 
     def _find_name(self) -> str:
@@ -232,8 +235,12 @@ def _open(name: str, *, revision: str | None = None, local_files_only: bool = Fa
             name, revision=revision, local_files_only=local_files_only
         )
     except Exception as exc:  # torch, transformers and the hub's client raise what they like
-        raise EmbedderUnavailable(f"{name} cannot be loaded: {str(exc).partition(chr(10))[0]}") from exc
+        raise EmbedderUnavailable(f"{name} cannot be loaded: {_first_line(exc)}") from exc
     return encoder
+
+
+def _first_line(exc: Exception) -> str:
+    return str(exc).partition("\n")[0]
 
 
 def _packaged(package: str) -> Path:

@@ -7,8 +7,10 @@ import io
 import json
 import logging
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -38,9 +40,11 @@ class Instant(click.ParamType[datetime]):
             return value
         try:
             found = datetime.fromisoformat(value)
+            return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
         except ValueError:
             self.fail(f"{value!r} is no ISO 8601 time such as 2026-03-01 or 2026-03-01T12:00:00+01:00", param, ctx)
-        return found if found.tzinfo else found.replace(tzinfo=UTC)
+        except OverflowError:
+            self.fail(f"{value!r} lies outside the years 1 to 9999", param, ctx)
 
 
 def as_json(command: Command) -> Command:
@@ -53,8 +57,11 @@ def as_json(command: Command) -> Command:
 @click.option("-v", "--verbose", is_flag=True, help="Say on stderr what is being done.")
 def cli(verbose: bool) -> None:
     """A portable memory for coding agents, in Postgres."""
+    level = logging.INFO if verbose else logging.ERROR
+    # The driver sets its own level; a connection that is gone is reported as an error already.
+    logging.getLogger("psycopg").setLevel(level)
     logging.basicConfig(
-        level=logging.INFO if verbose else logging.ERROR,
+        level=level,
         format="%(levelname)s %(name)s: %(message)s",
         stream=sys.stderr,
     )
@@ -137,8 +144,10 @@ def import_group() -> None:
 @click.argument("path", type=click.Path(path_type=Path), required=False)
 @click.option("--source", metavar="LABEL", help="The source's name; without it the export is matched by its threads.")
 @click.option("--no-embed", is_flag=True, help="Leave embedding to the workers.")
+@click.option("--dry-run", is_flag=True, help="Read and decide everything, report it, write nothing.")
+@click.option("--redact-originals", is_flag=True, help="Keep no secret, not even in the original bytes.")
 @as_json
-def import_codex(path: Path | None, source: str | None, no_embed: bool, as_json: bool) -> None:
+def import_codex(path: Path | None, no_embed: bool, as_json: bool, **options: Any) -> None:
     """Import a Codex home, a folder of copied files or one database; without PATH, $CODEX_HOME or ~/.codex."""
     from memsvc.faces import tables
     from memsvc.faces.progress import shown
@@ -147,9 +156,9 @@ def import_codex(path: Path | None, source: str | None, no_embed: bool, as_json:
     home = path or Path(os.environ.get("CODEX_HOME") or "~/.codex").expanduser()
     with _app() as app:
         with shown("importing") as progress:
-            report = imports.run_import(app, imports.ImportRequest("codex", home, source), progress=progress.count)
+            report = imports.run_import(app, imports.ImportRequest("codex", home, **options), progress=progress.count)
         embedded = 0
-        if not no_embed:
+        if not (no_embed or report.dry_run):
             with shown("embedding", total=work.due(app)) as progress:
                 embedded = work.work(app, once=True, stop=_stop(), after_each=progress.done).completed
     document = {**dataclasses.asdict(report), "embedding_jobs": embedded}
@@ -172,16 +181,23 @@ def import_status(as_json: bool) -> None:
 @click.argument("query", nargs=-1, required=True)
 @click.option("--scope", help=SCOPE_HELP)
 @click.option("--limit", default=8, show_default=True, type=int, help="At most so many memories.")
+@click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Only this kind; may be repeated.")
+@click.option("--status", "statuses", type=click.Choice(STATUSES), multiple=True, help="Only this; may be repeated.")
+@click.option("--since", type=Instant(), help="Only what was said then or later.")
+@click.option("--until", type=Instant(), help="Only what was said before.")
+@click.option("--include-hidden", is_flag=True, help="Also sessions that Codex does not use (deleted, polluted).")
+@click.option("--max-tokens", type=int, help="Room for the answer, four characters a token.")
+@click.option("--explain", is_flag=True, help="Show by what each memory was found.")
 @as_json
-def recall(query: Sequence[str], scope: str | None, limit: int, as_json: bool) -> None:
+def recall(query: Sequence[str], explain: bool, as_json: bool, **fields: Any) -> None:
     """Find what is remembered about QUERY, by meaning, by words and by how recent it is."""
     from memsvc.faces import tables
     from memsvc.service import recall as service
 
-    request = service.RecallRequest(query=" ".join(query), scope=scope, folder=Path.cwd(), limit=limit)
+    request = service.RecallRequest(query=" ".join(query), folder=_here(), **fields)
     with _app() as app:
         result = service.recall(app, request)
-    _print(result, as_json, lambda out: tables.print_recall(out, result))
+    _print(result, as_json, lambda out: tables.print_recall(out, result, explain=explain))
 
 
 @cli.command()
@@ -203,7 +219,7 @@ def remember(text: str, as_json: bool, **fields: Any) -> None:
 
     given = sys.stdin.read() if text == "-" else text
     with _app() as app:
-        result = service.remember(app, service.RememberRequest(text=given, folder=Path.cwd(), **fields))
+        result = service.remember(app, service.RememberRequest(text=given, folder=_here(), **fields))
     said = f"{'remembered' if result.created else 'known already'}: {result.id} ({result.status}, {result.scope})"
     lines = [said, *(f"note: {note}" for note in result.notes)]
     _print_lines(result, as_json, lines)
@@ -222,6 +238,63 @@ def show(memory_id: str, as_json: bool) -> None:
     _print(result, as_json, lambda out: tables.print_show(out, result))
 
 
+@cli.group("scope")
+def scope_group() -> None:
+    """See and name the scopes that memories lie in."""
+
+
+@scope_group.command("ls")
+@as_json
+def scope_ls(as_json: bool) -> None:
+    """List the scopes that you may read: kind, name, aliases, number of memories."""
+    from memsvc.faces import tables
+    from memsvc.service import scopes as service
+
+    with _app() as app:
+        result = service.ls(app)
+    _print({"scopes": result}, as_json, lambda out: tables.print_scopes(out, result))
+
+
+@scope_group.command("add")
+@click.argument("scope", metavar="client:NAME|project:NAME")
+@click.option("--client", metavar="NAME", help="The project's client.")
+@as_json
+def scope_add(scope: str, client: str | None, as_json: bool) -> None:
+    """Add a client or a project; the name is kept exactly."""
+    from memsvc.service import scopes as service
+
+    with _app() as app:
+        result = service.add(app, service.AddRequest(scope, client))
+    _print_lines(result, as_json, [f"added: {result.scope}"])
+
+
+@scope_group.command("alias")
+@click.argument("scope", metavar="project:NAME")
+@click.argument("alias")
+@as_json
+def scope_alias(scope: str, alias: str, as_json: bool) -> None:
+    """Let ALIAS name a project too: the URL of a git remote, a folder of this machine, or any other name."""
+    from memsvc.service import scopes as service
+
+    with _app() as app:
+        result = service.alias(app, service.AliasRequest(scope, alias))
+    said = "is named by" if result.created else "was named already by"
+    _print_lines(result, as_json, [f"{result.scope} {said} {result.alias.value}"])
+
+
+@scope_group.command("resolve")
+@click.argument("path", required=False)
+@as_json
+def scope_resolve(path: str | None, as_json: bool) -> None:
+    """Explain which project a folder belongs to, and why; without PATH the current folder."""
+    from memsvc.faces import tables
+    from memsvc.service import scopes as service
+
+    with _app() as app:
+        result = service.resolve(app, service.ResolveRequest(Path(path or ".")))
+    _print(result, as_json, lambda out: tables.print_resolve(out, result))
+
+
 @cli.command()
 @click.option("--once", is_flag=True, help="Work until nothing is due, then end.")
 @as_json
@@ -236,28 +309,44 @@ def worker(once: bool, as_json: bool) -> None:
 
 def main() -> NoReturn:
     """The entry point: exit status 0 done, 1 failed, 2 wrong use, 3 not found, 4 refused, 5 conflict."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    _prepare_streams()
+    # Like Ctrl-C: what is open is closed, private copies are taken away.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         cli.main(standalone_mode=False)
+        sys.stdout.flush()
     except click.exceptions.Exit as exc:
         sys.exit(exc.exit_code)
-    except click.ClickException as exc:
-        _report("wrong-use", exc.format_message(), None)
+    except click.exceptions.NoArgsIsHelpError as exc:
+        click.echo(exc.format_message(), err=True)
         sys.exit(exc.exit_code)
-    except click.Abort:
-        sys.exit(1)
-    except BrokenPipeError:
-        # The reader went away; nothing more can be said on that pipe, not even at the interpreter's exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except click.ClickException as exc:
+        _report("wrong-use", exc.format_message(), "memsvc --help")
+        sys.exit(exc.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        _report("interrupted", "interrupted: what was committed stays", "run the command again to go on")
         sys.exit(1)
     except Exception as exc:
         _exit_with(exc)
     sys.exit(0)
 
 
+def _prepare_streams() -> None:
+    # A caller may have closed them.
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115 - lives as long as the process
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: PTH123, SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def _exit_with(exc: Exception) -> NoReturn:
+    if isinstance(exc, OSError) and _cannot_print():
+        # The reader went away or the disk is full: nothing more can be said there, not even at the interpreter's exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(exc, BrokenPipeError):
+            click.echo(f"error: the output cannot be written: {exc.strerror}", err=True)
+        sys.exit(1)
     from memsvc.faces.translate import EXIT_STATUS, known_error
 
     known = known_error(exc)
@@ -267,14 +356,32 @@ def _exit_with(exc: Exception) -> NoReturn:
     sys.exit(EXIT_STATUS.get(known.code, 1))
 
 
+def _cannot_print() -> bool:
+    try:
+        sys.stdout.flush()
+    except OSError:
+        return True
+    return False
+
+
 def _report(code: str, message: str, mend: str | None) -> None:
     from memsvc.faces.printable import printable
 
     if "--json" in sys.argv[1:]:
-        click.echo(json.dumps({"error": {"code": code, "message": message, "mend": mend}}, ensure_ascii=False))
+        error = {"code": code, "message": message, "mend": mend}
+        with suppress(OSError):  # where nothing can be written, stderr and the exit status still tell
+            click.echo(json.dumps({"error": error}, ensure_ascii=False))
     click.echo(f"error: {printable(message)}", err=True)
     if mend:
         click.echo(f"mend: {printable(mend)}", err=True)
+
+
+def _here() -> Path | None:
+    """The current folder; None where it was removed meanwhile."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        return None
 
 
 def _app() -> App:

@@ -14,9 +14,11 @@ from memsvc.faces.printable import printable
 from memsvc.ledger.overview import Trouble
 from memsvc.memory.runs import Run
 from memsvc.model.report import IngestReport
+from memsvc.model.scope import Alias
 from memsvc.recall.search import Hit
 from memsvc.service.doctor import Check
 from memsvc.service.recall import RecallResult
+from memsvc.service.scopes import ListedScope, Mark, ResolveResult
 from memsvc.service.show import ShowResult
 from memsvc.service.status import STATUSES, StatusResult
 
@@ -26,7 +28,7 @@ STYLES = {"fact": "green", "reported": "cyan", "inference": "yellow", "assumptio
 def console() -> Console:
     """Standard output: as wide as the terminal, and wide enough for a line where there is none."""
     terminal = sys.stdout.isatty()
-    return Console(width=None if terminal else 200, highlight=False, soft_wrap=not terminal)
+    return Console(width=None if terminal else 200, highlight=False, markup=False, soft_wrap=not terminal)
 
 
 def print_lines(out: Console, lines: Iterable[str]) -> None:
@@ -35,13 +37,15 @@ def print_lines(out: Console, lines: Iterable[str]) -> None:
         out.out(printable(line), highlight=False)
 
 
-def print_recall(out: Console, result: RecallResult) -> None:
+def print_recall(out: Console, result: RecallResult, *, explain: bool = False) -> None:
     """The hits, each with what it is, where it lies and where it was said."""
     for place, hit in enumerate(result.hits, start=1):
         line = Text(f"{place}. ", style="bold")
-        line.append(printable(hit.text))
+        line.append(printable(hit.text).replace("\n", "\n   "))
         out.print(line)
         out.print(_about(hit))
+        if explain:
+            out.print(Text(f"   found by: {_found_by(hit)}", style="dim"))
     if not result.hits:
         out.print("nothing found")
     out.print(Text(f"searched: {', '.join(map(printable, result.scopes)) or 'nothing'}", style="dim"))
@@ -57,6 +61,20 @@ def _about(hit: Hit) -> Text:
     if hit.context:
         line.append(f"\n   about: {printable(hit.context)}", style="dim")
     return line
+
+
+def _found_by(hit: Hit) -> str:
+    cosine = "no vector" if hit.parts.vector is None else f"meaning {hit.parts.vector:.3f}"
+    arms = (
+        f"{cosine}{_place(hit.ranks.vector)}",
+        f"words {hit.parts.text:.2f}{_place(hit.ranks.text)}",
+        f"recency{_place(hit.ranks.recency)}" if hit.ranks.recency else "",
+    )
+    return ", ".join(filter(None, arms))
+
+
+def _place(rank: int | None) -> str:
+    return f" (place {rank})" if rank else ""
 
 
 def _said(hit: Hit) -> str:
@@ -82,6 +100,8 @@ def print_show(out: Console, result: ShowResult) -> None:
 
 def print_import(out: Console, report: IngestReport) -> None:
     """What came in, by table, and what did not."""
+    if report.dry_run:
+        out.print("dry run: nothing was written")
     out.print(f"source: {report.source or 'none'}   stores: {', '.join(report.stores) or 'none'}")
     table = _table("", "inserted", "updated", "unchanged", "older", "rejected")
     for name in ("outputs", "jobs", "threads", "files"):
@@ -94,7 +114,16 @@ def print_import(out: Console, report: IngestReport) -> None:
         out.print(Text(f"rejected: {row.table} {printable(row.key)}: {printable(row.reason)}", style="yellow"))
     if len(report.rejected) > 20:
         out.print(f"... and {len(report.rejected) - 20} more; all are in memsvc.import_rejects")
+    _print_secrets(out, report)
     _notes(out, report.warnings)
+
+
+def _print_secrets(out: Console, report: IngestReport) -> None:
+    for place in report.secrets[:20]:
+        where = f"{place.table} {place.key}, {place.column}, line {place.line}"
+        out.print(Text(f"secret cut out: {printable(where)} ({place.rule})", style="yellow"))
+    if report.redacted > 20:
+        out.print(f"... and {report.redacted - 20} more")
 
 
 def table_columns(tally: object) -> Sequence[str]:
@@ -123,6 +152,57 @@ def print_runs(out: Console, runs: Sequence[Run]) -> None:
             )
         )
     out.print(table if runs else "nothing was imported yet")
+
+
+def print_scopes(out: Console, scopes: Iterable[ListedScope]) -> None:
+    """The scopes that may be read, each with what names it."""
+    table = _table("scope", "client", "memories", "aliases")
+    for scope in scopes:
+        aliases = "\n".join(_alias(alias) for alias in scope.aliases)
+        cells = (scope.scope, scope.client or "", str(scope.memories), aliases)
+        table.add_row(*(Text(printable(cell)) for cell in cells))  # a name may look like markup
+    out.print(table)
+
+
+def print_resolve(out: Console, result: ResolveResult) -> None:
+    """The marks of a folder, strongest first, and what came of them."""
+    facts = [("folder", result.folder), ("host", result.host)]
+    if result.git is not None:
+        url = f"{result.git.url} ({result.git.remote})" if result.git.url else "none"
+        facts += [("git remote", url), ("git origin", result.git.origin or "none"), ("git root", result.git.root)]
+    for name, value in facts:
+        out.print(Text(f"{name + ':':<12}{printable(value)}"))
+    table = _table("mark", "value", "outcome")
+    for mark in result.marks:
+        table.add_row(mark.kind, Text(printable(mark.value)), Text(printable(_outcome(mark))))
+    out.print(table)
+    out.print(Text(printable(_conclusion(result)), style="bold"))
+    _notes(out, result.notes)
+
+
+def _alias(alias: Alias) -> str:
+    return f"{alias.kind} {alias.value}{f' on {alias.host}' if alias.host else ''}"
+
+
+def _outcome(mark: Mark) -> str:
+    if mark.scope is None:
+        return "names no known project"
+    known = f"{mark.scope}{' (as explicit alias)' if mark.matched == 'explicit' else ''}"
+    return {
+        "decides": f"decides: {known}",
+        "weaker": f"weaker: {known}",
+        "another-origin": f"not enough: {known} has another git origin",
+    }[mark.outcome]
+
+
+def _conclusion(result: ResolveResult) -> str:
+    if result.scope is not None:
+        return f"scope: {result.scope}"
+    new = result.would_create
+    if new is None:
+        return "scope: none, and none can be made here"
+    by = "remember would make" if new.allowed else "you may not make"
+    return f"scope: none known; {by} {new.scope}"
 
 
 def print_status(out: Console, result: StatusResult) -> None:

@@ -34,6 +34,12 @@ def known_error(exc: Exception) -> MemsvcError | None:
         return exc
     if isinstance(exc, psycopg.errors.QueryCanceled):
         return MemsvcError("the database took too long and was stopped", mend="try again, or ask for less at a time")
+    if isinstance(exc, psycopg.errors.DiskFull):
+        return MemsvcError(
+            f"the database has no room left: {reason(exc)}", mend="make room on its disk, then try again"
+        )
+    if isinstance(exc, psycopg.errors.LockNotAvailable):
+        return MemsvcError("something else is at work there for too long, such as another import", mend="try again")
     if isinstance(exc, psycopg.OperationalError):
         return DatabaseUnavailable(f"the database went away: {reason(exc)}", mend="memsvc doctor")
     if isinstance(exc, psycopg.errors.InsufficientPrivilege):

@@ -11,20 +11,24 @@ from memsvc.db.pool import Conn
 from memsvc.db.recordset import recordset
 from memsvc.memory import originals
 from memsvc.memory.digest import row_sha256
-from memsvc.memory.kept import NOTHING, Kept, keep
+from memsvc.memory.kept import NOTHING, Kept, keep, secrets
 from memsvc.memory.merge import JobVersion, compare_jobs
 from memsvc.memory.originals import KeptColumn
 from memsvc.memory.raw import extra
 from memsvc.model.export import JobRow
-from memsvc.model.report import Outcome
+from memsvc.model.report import Outcome, Upserted
 
 SQL = queries.load(__file__)
 
 TABLE = "jobs"
 
 
-def upsert(conn: Conn, source_id: UUID, rows: Sequence[JobRow], *, from_newest: bool) -> list[Outcome]:
-    """Write what is new or newer: absent or older -> the given row. The result is in the order of the rows."""
+def upsert(conn: Conn, source_id: UUID, rows: Sequence[JobRow], *, from_newest: bool, exact: bool = True) -> Upserted:
+    """
+    Write what is new or newer: absent or older -> the given row. The result is in the order of the rows.
+
+    Unless `exact`, secrets are cut out of the originals too.
+    """
     stored = _versions(conn, source_id, rows)
     outcomes: list[Outcome] = []
     written: list[tuple[JobRow, Kept, bytes]] = []
@@ -36,11 +40,16 @@ def upsert(conn: Conn, source_id: UUID, rows: Sequence[JobRow], *, from_newest: 
             error = NOTHING if row.last_error is None else keep(row.last_error)
             written.append((row, error, given.row_sha256))
     if written:
-        _write(conn, source_id, written)
-    return outcomes
+        _write(conn, source_id, written, exact)
+    found = [place for row, error, _ in written for place in secrets(TABLE, _key(row), {"last_error": error})]
+    return Upserted(outcomes, found)
 
 
-def _write(conn: Conn, source_id: UUID, written: Sequence[tuple[JobRow, Kept, bytes]]) -> None:
+def _key(row: JobRow) -> str:
+    return f"{row.kind}/{row.job_key}"
+
+
+def _write(conn: Conn, source_id: UUID, written: Sequence[tuple[JobRow, Kept, bytes]], exact: bool) -> None:
     rows = [
         {
             **asdict(row),
@@ -54,7 +63,8 @@ def _write(conn: Conn, source_id: UUID, written: Sequence[tuple[JobRow, Kept, by
     originals.replace(
         conn,
         source_id,
-        (KeptColumn(row.store, TABLE, f"{row.kind}/{row.job_key}", "last_error", error) for row, error, _ in written),
+        (KeptColumn(row.store, TABLE, _key(row), "last_error", error) for row, error, _ in written),
+        exact=exact,
     )
 
 

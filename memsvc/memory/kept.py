@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
+from memsvc.model.report import SecretPlace
 from memsvc.redaction.redact import Finding, redact
 
 # Postgres has no NUL in text. Its picture takes the same one character, so that every other offset stays.
@@ -35,3 +37,33 @@ def keep(original: bytes) -> Kept:
     text, findings = redact(decoded)
     exact = text.encode() == original
     return Kept(text, hashlib.sha256(original).digest(), None if exact else original, tuple(findings))
+
+
+def as_text(value: str) -> str:
+    """A key or a reason as it may be stored and shown."""
+    return keep(value.encode("utf-8", errors="replace")).text
+
+
+def without_secrets(kept: Kept) -> Kept:
+    """The same text, its original bytes without the secrets; none where cutting them gives another text."""
+    if kept.original is None or not kept.findings:
+        return kept
+    cut = redacted(kept.original)
+    again = keep(cut)
+    exact = again.original is None or again.findings or again.text != kept.text
+    return replace(kept, original=None if exact else cut)
+
+
+def redacted(original: bytes) -> bytes:
+    """The bytes with `[REDACTED_SECRET]` in place of each secret, whatever else they hold."""
+    text, findings = redact(original.decode("utf-8", errors="surrogateescape"))
+    return text.encode("utf-8", errors="surrogateescape") if findings else original
+
+
+def secrets(table: str, key: str, columns: Mapping[str, Kept]) -> list[SecretPlace]:
+    """Where in the columns of one row secrets were."""
+    return [
+        SecretPlace(table, key, column, finding.line, finding.rule)
+        for column, kept in columns.items()
+        for finding in kept.findings
+    ]

@@ -14,12 +14,12 @@ from memsvc.db.pool import Conn
 from memsvc.db.recordset import recordset
 from memsvc.memory import originals
 from memsvc.memory.digest import row_sha256
-from memsvc.memory.kept import NOTHING, Kept, keep
+from memsvc.memory.kept import NOTHING, Kept, keep, secrets
 from memsvc.memory.merge import OutputVersion, compare_outputs
 from memsvc.memory.originals import KeptColumn
 from memsvc.memory.raw import extra
 from memsvc.model.export import OutputRow
-from memsvc.model.report import Outcome
+from memsvc.model.report import Outcome, SecretPlace
 
 SQL = queries.load(__file__)
 
@@ -42,25 +42,33 @@ class Imported:
     """
     What became of one row.
 
-    `output` is what to derive from, None where the stored text stays what it was. `redactions` counts the secrets cut
-    out.
+    `output` is what to derive from, None where the stored text stays what it was. `secrets` are those cut out of a text
+    that is new.
     """
 
     outcome: Outcome
     output: StoredOutput | None
-    redactions: int = 0
+    secrets: Sequence[SecretPlace] = ()
 
 
 def upsert(
-    conn: Conn, source_id: UUID, rows: Sequence[OutputRow], *, scopes: Mapping[str, UUID], from_newest: bool
+    conn: Conn,
+    source_id: UUID,
+    rows: Sequence[OutputRow],
+    *,
+    scopes: Mapping[str, UUID],
+    from_newest: bool,
+    exact: bool = True,
 ) -> list[Imported]:
     """
     Write what is new or newer: absent or older -> the given row; counters never fall, flags follow the newest export.
 
-    `scopes` gives the scope of each thread. The result is in the order of the rows.
+    `scopes` gives the scope of each thread. Unless `exact`, secrets are cut out of the originals too.
+    The result is in the order of the rows.
     """
     stored = _versions(conn, source_id, rows)
     written: list[tuple[OutputRow, dict[str, Kept], bytes]] = []
+    older: list[OutputRow] = []
     results: list[Imported] = []
     for row in rows:
         digest = row_sha256(asdict(row))
@@ -72,16 +80,25 @@ def upsert(
         )
         if outcome in ("unchanged", "older"):
             results.append(Imported(outcome, None))
+            older += [row] if outcome == "older" else []
             continue
         texts = _texts(row)
         written.append((row, texts, digest))
         output = StoredOutput(
             row.store, row.thread_id, scopes[row.thread_id], texts["raw_memory"].text, texts["rollout_summary"].text
         )
-        found = sum(len(kept.findings) for kept in texts.values())
-        results.append(Imported(outcome, output if changed else None, found if changed else 0))
-    _write(conn, source_id, written, scopes, from_newest)
+        found = secrets(TABLE, row.thread_id, texts)
+        results.append(Imported(outcome, output if changed else None, found if changed else ()))
+    _write(conn, source_id, written, scopes, from_newest, exact)
+    _raise_counters(conn, source_id, older)
     return results
+
+
+def _raise_counters(conn: Conn, source_id: UUID, older: Sequence[OutputRow]) -> None:
+    """An older row may come from a home where the output was used more often; that much of it holds."""
+    rows = [{name: getattr(row, name) for name in ("store", "thread_id", "usage_count", "last_usage")} for row in older]
+    if rows:
+        conn.execute(SQL["raise_counters"], {"source_id": source_id, "rows": recordset(rows)})
 
 
 def _write(
@@ -90,6 +107,7 @@ def _write(
     written: Sequence[tuple[OutputRow, dict[str, Kept], bytes]],
     scopes: Mapping[str, UUID],
     from_newest: bool,
+    exact: bool,
 ) -> None:
     if not written:
         return
@@ -109,6 +127,7 @@ def _write(
             for row, texts, _ in written
             for column, kept in {"rollout_slug": NOTHING, **texts}.items()
         ),
+        exact=exact,
     )
 
 

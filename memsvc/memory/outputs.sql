@@ -43,6 +43,17 @@ on conflict on constraint stage1_outputs_pkey do update set
     row_sha256 = excluded.row_sha256,
     imported_at = now();
 
+-- name: raise_counters
+update memsvc.stage1_outputs as o set
+    usage_count = greatest(o.usage_count, given.usage_count),
+    last_usage = greatest(o.last_usage, given.last_usage)
+from json_to_recordset(%(rows)s::json) as given (
+    store text, thread_id text, usage_count bigint, last_usage timestamptz)
+where o.source_id = %(source_id)s
+  and o.store = given.store
+  and o.thread_id = given.thread_id
+  and (given.usage_count > coalesce(o.usage_count, -1) or given.last_usage > coalesce(o.last_usage, '-infinity'));
+
 -- name: move
 update memsvc.stage1_outputs as o set
     scope_id = given.scope_id

@@ -15,16 +15,16 @@ from memsvc.db import queries
 from memsvc.db.pool import Conn
 from memsvc.db.recordset import recordset
 from memsvc.memory.digest import row_sha256
-from memsvc.memory.kept import keep
+from memsvc.memory.kept import as_text, redacted
 from memsvc.memory.raw import raw
-from memsvc.model.export import ProgressRow, Rejected
+from memsvc.model.export import ProgressRow, Rejected, Scalar
 
 SQL = queries.load(__file__)
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run of an importer: pending, running or complete."""
+    """One run of an importer: running, complete, or interrupted, which is a run without an end that nobody is at."""
 
     id: UUID
     source: str
@@ -72,20 +72,30 @@ def recent(conn: Conn, *, limit: int = 20) -> list[Run]:
         return cursor.execute(SQL["recent"], {"limit": limit}).fetchall()
 
 
-def reject(conn: Conn, source_id: UUID, rows: Sequence[Rejected]) -> None:
-    """Keep the raw values of rows that no table can take; a row that was kept before stays as it is."""
+def reject(conn: Conn, source_id: UUID, rows: Sequence[Rejected], *, exact: bool = True) -> None:
+    """
+    Keep the raw values of rows that no table can take; a row that was kept before stays as it is.
+
+    Unless `exact`, secrets are cut out of them, and out of what was kept before.
+    """
     given = [
         {
             "store": row.store,
             "table_name": row.table,
-            "row_key": keep(row.key.encode("utf-8", errors="replace")).text,
-            "reason": row.reason,
+            "row_key": as_text(row.key),
+            "reason": as_text(row.reason),
             "row_sha256": row_sha256(row.values),
-            "row_values": {name: raw(value) for name, value in row.values.items()},
+            "row_values": {name: raw(value if exact else _cut(value)) for name, value in row.values.items()},
         }
         for row in rows
     ]
-    conn.execute(SQL["reject"], {"source_id": source_id, "rows": recordset(given)})
+    conn.execute(SQL["reject"], {"source_id": source_id, "exact": exact, "rows": recordset(given)})
+
+
+def _cut(value: Scalar | bytes) -> Scalar | bytes:
+    if isinstance(value, str):
+        return as_text(value)
+    return redacted(value) if isinstance(value, bytes) else value
 
 
 def progress(conn: Conn, source_id: UUID, rows: Sequence[ProgressRow]) -> None:

@@ -1,12 +1,13 @@
 -- name: start
-insert into memsvc.import_runs (tenant_id, source_id, path, status)
-values (memsvc.current_tenant(), %(source_id)s, %(path)s, 'running')
+insert into memsvc.import_runs (tenant_id, source_id, path, status, backend_pid)
+values (memsvc.current_tenant(), %(source_id)s, %(path)s, 'running', pg_backend_pid())
 returning id;
 
 -- name: checkpoint
 update memsvc.import_runs set
     last_watermark = %(watermark)s,
     counts = %(counts)s,
+    backend_pid = pg_backend_pid(),
     updated_at = now()
 where id = %(run_id)s;
 
@@ -21,7 +22,19 @@ update memsvc.import_runs set
 where id = %(run_id)s;
 
 -- name: recent
-select r.id, s.label as source, r.path, r.status, r.last_watermark, r.last_success_at, r.counts, r.failures,
+-- Behind a pooler a connection outlives its client; a newer run of the source is the sign then.
+select r.id, s.label as source, r.path,
+    case
+        when r.status = 'running' and (
+            not exists (select 1 from pg_stat_activity a where a.pid = r.backend_pid)
+            or exists (
+                select 1 from memsvc.import_runs newer
+                where newer.tenant_id = r.tenant_id
+                  and newer.source_id = r.source_id
+                  and newer.started_at > r.updated_at))
+        then 'interrupted' else r.status
+    end as status,
+    r.last_watermark, r.last_success_at, r.counts, r.failures,
     r.warnings, r.started_at, r.updated_at
 from memsvc.import_runs r
 join memsvc.sources s on s.tenant_id = r.tenant_id and s.id = r.source_id
@@ -35,7 +48,9 @@ select memsvc.current_tenant(), %(source_id)s, given.store, given.table_name, gi
     given.reason, given.row_values
 from json_to_recordset(%(rows)s::json) as given (
     store text, table_name text, row_key text, row_sha256 bytea, reason text, row_values jsonb)
-on conflict on constraint import_rejects_pkey do nothing;
+on conflict on constraint import_rejects_pkey do update set
+    row_values = excluded.row_values
+where not %(exact)s;
 
 -- name: progress
 insert into memsvc.consolidation_progress (tenant_id, source_id, store, max_thread_count)

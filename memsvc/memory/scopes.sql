@@ -10,16 +10,29 @@ from memsvc.scopes s
 where s.kind = %(kind)s
   and s.name = %(name)s;
 
--- name: by_alias
-select s.id, s.kind, s.name, s.parent_id
-from json_to_recordset(%(aliases)s::json) as given (place integer, kind text, host text, value text)
+-- name: matches
+-- A folder's path finds what a person named by it before what was seen there. What was seen there does not carry a
+-- repository into the project of another one: /workspace is a folder on many machines and of many repositories.
+with given as (
+    select g.place, g.kind, g.host, g.value
+    from json_to_recordset(%(aliases)s::json) as g (place integer, kind text, host text, value text)
+)
+select given.place, a.kind, s.id, s.kind, s.name, s.parent_id,
+    a.kind = 'cwd'
+        and exists (select from given other where other.kind = 'git_origin')
+        and exists (
+            select from memsvc.scope_aliases other
+            where other.tenant_id = a.tenant_id
+              and other.scope_id = a.scope_id
+              and other.kind = 'git_origin'
+        ) as of_another_origin
+from given
 join memsvc.scope_aliases a
-    on a.kind = given.kind
+    on a.kind in (given.kind, case given.kind when 'cwd' then 'explicit' end)
     and a.host = given.host
     and a.value = given.value
 join memsvc.scopes s on s.tenant_id = a.tenant_id and s.id = a.scope_id
-order by given.place
-limit 1;
+order by given.place, array_position(array['git_origin', 'root', 'explicit', 'cwd'], a.kind);
 
 -- name: around
 select s.id, s.kind, s.name, s.parent_id
@@ -35,15 +48,34 @@ select %(scope_id)s::uuid in (select memsvc.permitted_scopes('write'));
 -- name: may_add
 select memsvc.permits_tenant('admin');
 
--- name: add_project
+-- name: listed
+select s.id, s.kind, s.name, s.parent_id,
+    (select p.name from memsvc.scopes p where p.tenant_id = s.tenant_id and p.id = s.parent_id) as client,
+    (select coalesce(
+            json_agg(
+                json_build_object('kind', a.kind, 'host', a.host, 'value', a.value)
+                order by array_position(array['git_origin', 'root', 'explicit', 'cwd'], a.kind), a.host, a.value),
+            '[]')
+        from memsvc.scope_aliases a
+        where a.tenant_id = s.tenant_id and a.scope_id = s.id) as aliases,
+    (select count(*) from memsvc.memories m
+        where m.tenant_id = s.tenant_id and m.scope_id = s.id and memsvc.is_current(m)) as memories
+from memsvc.scopes s
+where s.id in (select memsvc.permitted_scopes('read'))
+order by array_position(array['global', 'client', 'project'], s.kind), s.name;
+
+-- name: add
 -- Two at once make one: the other one's row is found by its name afterwards.
-insert into memsvc.scopes (tenant_id, kind, name)
-values (memsvc.current_tenant(), 'project', %(name)s)
-on conflict on constraint scope_name_unique do nothing;
+insert into memsvc.scopes (tenant_id, kind, name, parent_id)
+values (memsvc.current_tenant(), %(kind)s, %(name)s, %(parent_id)s)
+on conflict on constraint scope_name_unique do nothing
+returning id;
 
 -- name: add_aliases
--- An alias that names another project already stays where it is.
+-- An alias that names another project already stays where it is; who may not name projects leaves the names alone.
 insert into memsvc.scope_aliases (tenant_id, kind, host, value, scope_id)
 select memsvc.current_tenant(), given.kind, given.host, given.value, %(scope_id)s
 from json_to_recordset(%(aliases)s::json) as given (kind text, host text, value text)
-on conflict on constraint scope_aliases_pkey do nothing;
+where memsvc.permits_tenant('admin')
+on conflict on constraint scope_aliases_pkey do nothing
+returning value;

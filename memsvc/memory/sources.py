@@ -26,19 +26,20 @@ class Source:
     home: str | None
 
 
-def identify(conn: Conn, importer: str, identity: Identity, *, label: str | None, host: str) -> Source:
+def identify(conn: Conn, importer: str, identity: Identity, *, label: str | None, host: str, path: str) -> Source:
     """
     The source of this export, made if it is new; holds the importer's lock until the transaction ends.
 
-    A label decides. Else it is the one source of that importer that shares a thread and the home of its rollout paths;
-    where an export or a source has no rollout path, a shared thread is enough.
+    A label decides. Else it is the one source of that importer that shares a thread and the home of its rollout
+    paths; where an export or a source has no rollout path, a shared thread is enough. A source of which nothing has
+    arrived yet is that of the same home, or of an import from the same `path`.
 
     Raises:
         AmbiguousSource: several known sources fit.
         Conflict: the label belongs to another importer.
     """
     conn.execute(SQL["lock_sources"], {"importer": importer})
-    found = _labelled(conn, importer, label) if label else _matching(conn, importer, identity)
+    found = _labelled(conn, importer, label) if label else _matching(conn, importer, identity, path)
     if found is not None:
         return found
     return _add(conn, importer, label or _free_label(conn, importer), identity.home, host)
@@ -74,13 +75,13 @@ def _labelled(conn: Conn, importer: str, label: str) -> Source | None:
     return found
 
 
-def _matching(conn: Conn, importer: str, identity: Identity) -> Source | None:
+def _matching(conn: Conn, importer: str, identity: Identity, path: str) -> Source | None:
     if not identity.thread_ids:
         return None
     with conn.cursor(row_factory=class_row(Source)) as cursor:
         found = cursor.execute(
             SQL["matching"],
-            {"importer": importer, "home": identity.home, "thread_ids": sorted(identity.thread_ids)},
+            {"importer": importer, "home": identity.home, "thread_ids": sorted(identity.thread_ids), "path": path},
         ).fetchall()
     if len(found) > 1:
         labels = ", ".join(source.label for source in found)

@@ -20,7 +20,12 @@ select s.id, s.importer, s.label, s.home
 from memsvc.sources s
 where s.importer = %(importer)s
   and (s.home is null or %(home)s::text is null or s.home = %(home)s::text)
-  and (exists (
+  and (
+    -- An import that has written no row yet, whether it goes on beside this one or was killed.
+    s.exported_at is null and (s.home = %(home)s::text or exists (
+        select 1 from memsvc.import_runs r
+        where r.tenant_id = s.tenant_id and r.source_id = s.id and r.path = %(path)s))
+    or exists (
         select 1 from memsvc.threads t
         where t.tenant_id = s.tenant_id and t.source_id = s.id and t.id = any (%(thread_ids)s::text[]))
     or exists (

@@ -17,7 +17,7 @@ from psycopg.rows import class_row
 
 from memsvc.db import queries
 from memsvc.db.pool import Conn
-from memsvc.db.recordset import recordset
+from memsvc.db.recordset import recordset, recordsets
 from memsvc.derivation.derive import RULES, derive
 from memsvc.memory.outputs import StoredOutput
 from memsvc.model.memory import Statement, text_hash
@@ -97,6 +97,12 @@ def reconcile(conn: Conn, actor: Actor, source_id: UUID, given: Sequence[StoredO
     return changes
 
 
+def count_current(conn: Conn, source_id: UUID) -> int:
+    """How many derived memories of the source are not retired."""
+    row = conn.execute(SQL["count_current"], {"source_id": source_id}).fetchone()
+    return int(row[0]) if row else 0
+
+
 def compare(
     tenant_id: UUID, source_id: UUID, output: StoredOutput, known: Iterable[KnownMemory], *, project: str = ""
 ) -> Changes:
@@ -162,14 +168,12 @@ def _known(conn: Conn, source_id: UUID, given: Sequence[StoredOutput]) -> dict[t
 
 def _write(conn: Conn, actor: Actor, source_id: UUID, changes: Changes) -> None:
     values = {"source_id": source_id, "principal_id": actor.principal_id, "rule_set": RULES}
-    if changes.retired:
-        rows = recordset({"id": old, "superseded_by": new} for old, new in changes.retired)
+    for rows in recordsets({"id": old, "superseded_by": new} for old, new in changes.retired):
         conn.execute(SQL["retire"], {"rows": rows})
-    if changes.added:
-        conn.execute(SQL["add"], {**values, "rows": recordset(map(_memory_columns, changes.added))})
-    if changes.added or changes.stayed:
-        places = recordset(map(_evidence_columns, [*changes.added, *changes.stayed]))
-        conn.execute(SQL["place"], {**values, "rows": places})
+    for rows in recordsets(map(_memory_columns, changes.added)):
+        conn.execute(SQL["add"], {**values, "rows": rows})
+    for rows in recordsets(map(_evidence_columns, [*changes.added, *changes.stayed])):
+        conn.execute(SQL["place"], {**values, "rows": rows})
 
 
 def _memory_columns(found: FoundMemory) -> dict[str, object]:

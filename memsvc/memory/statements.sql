@@ -9,6 +9,13 @@ join memsvc.memories m
     and m.thread_id = given.thread_id
 order by m.store, m.thread_id, m.text_sha256, m.occurrence, m.life;
 
+-- name: count_current
+select count(*)
+from memsvc.memories
+where source_id = %(source_id)s
+  and rule_set is not null
+  and retired_at is null;
+
 -- name: folders
 select id, cwd
 from memsvc.threads

@@ -11,12 +11,12 @@ from memsvc.db.pool import Conn
 from memsvc.db.recordset import recordset
 from memsvc.memory import originals
 from memsvc.memory.digest import row_sha256
-from memsvc.memory.kept import Kept, keep
+from memsvc.memory.kept import Kept, keep, secrets
 from memsvc.memory.merge import ThreadVersion, compare_threads
 from memsvc.memory.originals import KeptColumn
 from memsvc.memory.raw import extra
 from memsvc.model.export import ThreadRow
-from memsvc.model.report import Outcome
+from memsvc.model.report import Outcome, Upserted
 
 SQL = queries.load(__file__)
 
@@ -31,9 +31,19 @@ def text_of(row: ThreadRow, column: str) -> str | None:
 
 
 def upsert(
-    conn: Conn, source_id: UUID, rows: Sequence[ThreadRow], *, scopes: Mapping[str, UUID], from_newest: bool
-) -> list[Outcome]:
-    """Write what is new or newer: absent or older -> the given row. The result is in the order of the rows."""
+    conn: Conn,
+    source_id: UUID,
+    rows: Sequence[ThreadRow],
+    *,
+    scopes: Mapping[str, UUID],
+    from_newest: bool,
+    exact: bool = True,
+) -> Upserted:
+    """
+    Write what is new or newer: absent or older -> the given row. The result is in the order of the rows.
+
+    Unless `exact`, secrets are cut out of the originals too.
+    """
     stored = _versions(conn, source_id, rows)
     outcomes: list[Outcome] = []
     written: list[tuple[ThreadRow, dict[str, Kept], bytes]] = []
@@ -47,8 +57,29 @@ def upsert(
             texts = {name: keep(value) for name, value in row.columns.items() if isinstance(value, bytes)}
             written.append((row, texts, digest))
     if written:
-        _write(conn, source_id, written, scopes)
-    return outcomes
+        _write(conn, source_id, written, scopes, exact)
+    outcomes = _mark_deleted(conn, source_id, rows, outcomes, from_newest)
+    found = [place for row, texts, _ in written for place in secrets(TABLE, row.thread_id, texts)]
+    return Upserted(outcomes, found)
+
+
+def _mark_deleted(
+    conn: Conn, source_id: UUID, rows: Sequence[ThreadRow], outcomes: Sequence[Outcome], from_newest: bool
+) -> list[Outcome]:
+    """The newest export tells which sessions are deleted, also where it has no newer row of them."""
+    # Without a row in the threads table, an export that does not say `deleted` says nothing.
+    tells = [
+        {"id": row.thread_id, "deleted": row.deleted}
+        for row, outcome in zip(rows, outcomes, strict=True)
+        if (row.deleted or row.found_in == "state") and (from_newest or outcome == "inserted")
+    ]
+    if not tells:
+        return list(outcomes)
+    marked = {row[0] for row in conn.execute(SQL["mark"], {"source_id": source_id, "rows": recordset(tells)})}
+    return [
+        "updated" if row.thread_id in marked and outcome != "inserted" else outcome
+        for row, outcome in zip(rows, outcomes, strict=True)
+    ]
 
 
 def scopes_of(conn: Conn, source_id: UUID, thread_ids: Sequence[str]) -> dict[str, UUID]:
@@ -62,6 +93,7 @@ def _write(
     source_id: UUID,
     written: Sequence[tuple[ThreadRow, dict[str, Kept], bytes]],
     scopes: Mapping[str, UUID],
+    exact: bool,
 ) -> None:
     rows = [
         {
@@ -84,6 +116,7 @@ def _write(
             for row, texts, _ in written
             for name, kept in texts.items()
         ),
+        exact=exact,
     )
 
 

@@ -77,3 +77,12 @@ on conflict on constraint threads_pkey do update set
     project_id = excluded.project_id,
     extra = excluded.extra,
     row_sha256 = excluded.row_sha256;
+
+-- name: mark
+update memsvc.threads as t set
+    deleted = given.deleted
+from json_to_recordset(%(rows)s::json) as given (id text, deleted boolean)
+where t.source_id = %(source_id)s
+  and t.id = given.id
+  and t.deleted <> given.deleted
+returning t.id;

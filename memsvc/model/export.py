@@ -23,12 +23,14 @@ class ThreadRow:
     `found_in` says how it is known: `state` (a row of Codex's threads table), `summary` (the header of a file in
     rollout_summaries/) or `front_matter` (at most the cwd, from raw_memory). `columns` holds the exported columns by
     their own names, times in seconds turned into datetimes, `*_ms` left as numbers; `extra` holds those not known.
+    `deleted`: the export holds the whole threads table, and this session is not in it.
     """
 
     thread_id: str
     found_in: Literal["state", "summary", "front_matter"]
     columns: Mapping[str, bytes | int | datetime | None]
     extra: Mapping[str, Scalar] = field(default_factory=dict)
+    deleted: bool = False
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 Outcome = Literal["inserted", "updated", "unchanged", "older"]
+
+NAMED_SECRETS = 100
 
 
 @dataclass
@@ -41,11 +44,36 @@ class RejectedRow:
     reason: str
 
 
+@dataclass(frozen=True)
+class SecretPlace:
+    """Where a secret was cut out and by which rule; never what it was. Lines count from 1."""
+
+    table: str
+    key: str
+    column: str
+    line: int
+    rule: str
+
+
+@dataclass(frozen=True)
+class Upserted:
+    """What became of some rows, in their order, and the secrets that were cut out of those written."""
+
+    outcomes: Sequence[Outcome]
+    secrets: Sequence[SecretPlace]
+
+
 @dataclass
 class IngestReport:
-    """The result of an import; `source` is None when there was nothing to import."""
+    """
+    The result of an import; `source` is None when there was nothing to import.
+
+    After a dry run it says what the import would have done. `redacted` counts all secrets cut out, `secrets` names the
+    places of the first hundred.
+    """
 
     source: str | None = None
+    dry_run: bool = False
     stores: tuple[str, ...] = ()
     outputs: Tally = field(default_factory=Tally)
     jobs: Tally = field(default_factory=Tally)
@@ -54,4 +82,10 @@ class IngestReport:
     memories: MemoryTally = field(default_factory=MemoryTally)
     rejected: list[RejectedRow] = field(default_factory=list)
     redacted: int = 0
+    secrets: list[SecretPlace] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+
+    def found(self, secrets: Sequence[SecretPlace]) -> None:
+        """Count secrets that were cut out; the first hundred are named."""
+        self.redacted += len(secrets)
+        self.secrets.extend(secrets[: NAMED_SECRETS - len(self.secrets)])

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
-from pathlib import PurePosixPath, PureWindowsPath
+from pathlib import PurePosixPath
 from typing import Literal
 from uuid import UUID
 
 ScopeKind = Literal["global", "client", "project"]
 AliasKind = Literal["git_origin", "root", "cwd", "explicit"]
 
-SCP_FORM = re.compile(r"^(?:[^@/\s]+@)?([^:/\s]+):(?!//)(.+)$")
-URL_FORM = re.compile(r"^[a-z][a-z0-9+.-]*://(?:[^@/\s]*@)?(\[[^\]]+\]|[^:/\s]+)(?::\d+)?/(.+)$", re.IGNORECASE)
-DRIVE = re.compile(r"^[a-z]:[\\/]", re.IGNORECASE)
+# An index entry of the database holds no more; a longer name or mark is none.
+LONGEST_NAME_BYTES = 2000
+
+SCP_FORM = re.compile(r"^(?:[^@/\s]+@)?(\[[^\]]+\]|[^:/@\s\[\]]+):(?!//|:)([^?#]+)")
+URL_FORM = re.compile(r"^[a-z][a-z0-9+.-]*://(?:[^/\s]*@)?(\[[^\]]+\]|[^:/@\s\[\]]+)(?::\d*)?/([^?#]+)", re.IGNORECASE)
+CREDENTIALS = re.compile(r"(?<=://)(?!git@)[^/\s]*@")
+THIS_MACHINE = re.compile(r"^(?:localhost|127\.[\d.]+|\[::1\])$", re.IGNORECASE)
+
+DRIVE = re.compile(r"^[a-zA-Z]:[\\/]")
+SHARE = re.compile(r"^(?:\\\\|//wsl(?:\$|\.localhost)/)", re.IGNORECASE)
+VERBATIM = re.compile(r"^\\\\[?.]\\(?:(UNC)\\|(?=[a-zA-Z]:(?:\\|$)))", re.IGNORECASE)
+WSL_DRIVE = re.compile(r"^/mnt/([a-z])(?:/(.*))?$", re.DOTALL)
+WSL_SHARE = re.compile(r"^\\\\wsl(?:\$|\.localhost)\\([^\\]+)(.*)$", re.IGNORECASE | re.DOTALL)
+ROOTS = re.compile(r"^(?:/|[a-z]:\\|\\\\[^\\]*(?:\\[^\\]*)?\\?)$")
+HOMES = re.compile(r"^(?:/root|/(?:home|Users)/[^/]+|[a-z]:\\users\\[^\\]+)$")
 
 
 @dataclass(frozen=True)
@@ -58,38 +71,106 @@ def identity(
     *, host: str, git_origin: str | None = None, root: str | None = None, cwd: str | None = None
 ) -> ProjectIdentity:
     """The identity of a project, of whichever of its marks are known."""
-    found: list[Alias] = []
-    origin = normalised_origin(git_origin) if git_origin else None
-    if origin:
-        found.append(Alias("git_origin", "", origin))
-    if root:
-        found.append(Alias("root", host, normalised_folder(root)))
-    if cwd:
-        found.append(Alias("cwd", host, normalised_folder(cwd)))
-    return ProjectIdentity(tuple(found))
+    marks: tuple[tuple[AliasKind, str, str | None], ...] = (
+        ("git_origin", "", normalised_origin(git_origin) if git_origin else None),
+        ("root", host, project_folder(root) if root else None),
+        ("cwd", host, project_folder(cwd) if cwd else None),
+    )
+    return ProjectIdentity(tuple(Alias(kind, where, value) for kind, where, value in marks if value))
+
+
+def is_storable(name: str) -> bool:
+    """Can the database hold it as a name: not empty, not too long, no NUL, nothing that is no Unicode?"""
+    if not name or "\x00" in name:
+        return False
+    try:
+        return len(name.encode()) <= LONGEST_NAME_BYTES
+    except UnicodeEncodeError:
+        return False
 
 
 def normalised_origin(url: str) -> str | None:
     """
-    `host/path` of a remote, the same for ssh and https, with and without .git, user, port; None for what names no host.
+    `host/path` of a remote, the same for ssh and https, with and without .git, user, port; None for what names no host
+    that other machines know.
 
     Hosting services do not tell case apart in owner and repository, so neither does this.
     """
     given = url.strip()
-    if DRIVE.match(given):
-        return None
     match = URL_FORM.match(given) or SCP_FORM.match(given)
     if match is None or given.lower().startswith("file:"):
         return None
-    path = match[2].strip("/").removesuffix(".git").strip("/")
-    return f"{match[1]}/{path}".lower() if path else None
+    # One letter before a colon is a drive of Windows, as git reads it.
+    if len(match[1]) == 1 or THIS_MACHINE.match(match[1]):
+        return None
+    path = re.sub(r"/+", "/", match[2].lower()).strip("/ ")
+    path = re.sub(r"(?:\.git|[/\s])+$", "", path)
+    origin = unicodedata.normalize("NFC", f"{match[1].lower()}/{path}")
+    return origin if path and is_storable(origin) else None
+
+
+def without_credentials(url: str) -> str:
+    """A remote's URL that may be shown: the user (but for `git`), the password and the query are masked."""
+    return re.sub(r"\?.*", "?***", CREDENTIALS.sub("***@", url), flags=re.DOTALL)
 
 
 def normalised_folder(path: str) -> str:
+    r"""
+    One form for all ways to write a folder, without a trailing separator and in Unicode's composed form.
+
+    Windows does not tell case apart, so its folders are in lower case; `\\?\` before them says nothing. WSL's
+    `/mnt/c/...` is `c:\...`, also where it is reached as `\\wsl$\DISTRIBUTION\mnt\c\...`; what lies inside a
+    distribution keeps that name, since two of them may hold the same path.
     """
-    A folder without a trailing separator; Windows forms keep their case folded, since Windows does not tell it
-    apart.
+    # Bytes that are no Unicode stay visible and apart.
+    given = unicodedata.normalize("NFC", path.encode("utf-8", "backslashreplace").decode())
+    return _in_windows(given) if is_windows_form(given) else _in_posix(given)
+
+
+def is_windows_form(path: str) -> bool:
+    """Is it written as only Windows does: with a drive letter, or as a share?"""
+    return bool(DRIVE.match(path) or SHARE.match(path))
+
+
+def project_folder(path: str) -> str | None:
     """
-    if DRIVE.match(path) or path.startswith("\\\\"):
-        return str(PureWindowsPath(path)).casefold()
-    return str(PurePosixPath(path))
+    The folder, normalised, if it can be a project's: None for a home folder, the root of a file system, a path that is
+    not absolute, and what is too long to be kept.
+    """
+    folder = normalised_folder(path)
+    is_absolute = folder.startswith("/") or is_windows_form(folder)
+    if not is_absolute or ROOTS.match(folder) or HOMES.match(folder) or not is_storable(folder):
+        return None
+    return folder
+
+
+def folders_above(path: str) -> tuple[str, ...]:
+    """The folder and those above it that can be a project's, nearest first, up to the first that cannot."""
+    found = []
+    folder = project_folder(path)
+    while folder is not None:
+        found.append(folder)
+        folder = project_folder(folder.rpartition("\\" if is_windows_form(folder) else "/")[0])
+    return tuple(found)
+
+
+def _in_windows(path: str) -> str:
+    first, *rest = [part for part in re.split(r"[\\/]", path) if part] or [""]
+    parts = [first, *(part for part in rest if part != ".")]
+    folder = ("" if DRIVE.match(path) else "\\\\") + "\\".join(parts)
+    while match := VERBATIM.match(folder):
+        folder = ("\\\\" if match[1] else "") + folder[match.end() :]
+    if share := WSL_SHARE.match(folder):
+        inside = _in_posix(share[2].replace("\\", "/") or "/")
+        return inside if DRIVE.match(inside) else rf"\\wsl.localhost\{share[1].lower()}" + inside.replace("/", "\\")
+    # Not casefold: Windows takes "straße" and "strasse" for two folders.
+    folder = unicodedata.normalize("NFC", folder.lower())
+    return f"{folder}\\" if folder.endswith(":") and len(folder) == 2 else folder
+
+
+def _in_posix(path: str) -> str:
+    folder = str(PurePosixPath(re.sub(r"^/+", "/", path)))
+    if is_windows_form(folder):  # a relative path that would look like one without its dot
+        return f"./{folder}"
+    drive = WSL_DRIVE.match(folder)
+    return _in_windows(f"{drive[1]}:\\{drive[2] or ''}") if drive else folder

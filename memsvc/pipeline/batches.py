@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from memsvc.model.export import FileRow, JobRow, OutputRow, ProgressRow, Rejected, Row, ThreadRow
 
@@ -43,9 +43,17 @@ def watermark(row: Row) -> str:
 
 def _size(row: Row) -> int:
     match row:
-        case OutputRow():
-            return len(row.raw_memory) + len(row.rollout_summary)
+        case OutputRow() | JobRow():
+            return _texts(vars(row)) + _texts(row.extra)
         case FileRow():
             return len(row.content)
-        case _:
-            return 1000
+        case ThreadRow():
+            return _texts(row.columns) + _texts(row.extra)
+        case Rejected():
+            return _texts(row.values)
+        case ProgressRow():
+            return 0
+
+
+def _texts(values: Mapping[str, object]) -> int:
+    return sum(len(value) for value in values.values() if isinstance(value, str | bytes))

@@ -35,6 +35,7 @@ def handle(pool: Pool, actor: Actor, embedder: Embedder, lease: Lease) -> Callab
     What has vectors of the model already is left alone, and so is a window that says what it said: a job that is run
     twice does its work once.
     """
+    embedder.dimension  # noqa: B018 - may have to be asked of the model: not while a transaction is open
     with pool.transaction(actor) as conn:
         vectors.register(conn, embedder)
         memories, around, limit = _given(conn, embedder.model, lease)

@@ -6,22 +6,27 @@ transaction. Importing the same export again changes nothing.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 from uuid import UUID
 
+from psycopg import Rollback
+
 from memsvc import importer
 from memsvc.db.pool import Conn, Pool
 from memsvc.ledger import jobs
-from memsvc.memory import files, history, outputs, runs, scopes, sources, statements, threads
+from memsvc.memory import files, history, originals, outputs, runs, scopes, sources, statements, threads
+from memsvc.memory.kept import as_text
 from memsvc.memory.outputs import StoredOutput
 from memsvc.memory.sources import Source
 from memsvc.model.export import FileRow, JobRow, OutputRow, ProgressRow, Rejected, Row, ThreadRow
 from memsvc.model.principal import Actor
-from memsvc.model.report import IngestReport, Outcome, RejectedRow, Tally
+from memsvc.model.report import IngestReport, Outcome, RejectedRow, Tally, Upserted
 from memsvc.model.scope import ProjectIdentity, identity
 from memsvc.pipeline.batches import batches, watermark
 from memsvc.pipeline.embed import output_job
@@ -29,7 +34,10 @@ from memsvc.pipeline.embed import output_job
 logger = logging.getLogger(__name__)
 
 BATCH_WITHIN = timedelta(seconds=60)
+# Deriving from a huge text takes long between two statements.
+IDLE_WITHIN = timedelta(minutes=10)
 
+Begin = Callable[[], AbstractContextManager[Conn]]
 Progress = Callable[[int], None]
 
 
@@ -43,6 +51,7 @@ class Ingest:
     from_newest: bool
     run_id: UUID
     report: IngestReport
+    exact: bool = True
     projects: dict[ProjectIdentity, UUID] = field(default_factory=dict)
 
 
@@ -54,13 +63,16 @@ def ingest(
     *,
     host: str,
     label: str | None = None,
+    dry_run: bool = False,
+    redact_originals: bool = False,
     progress: Progress | None = None,
 ) -> IngestReport:
     """
     Import an export.
 
     `label` names the source; without it the export is matched with the sources that are known. `host` is the machine
-    that the export's folders are on. `progress` is called with the number of rows done so far.
+    that the export's folders are on. A dry run does all of it and leaves nothing behind. `redact_originals` cuts
+    secrets out of the original bytes as well. `progress` is called with the number of rows done so far.
 
     Raises:
         UnknownImporter, BadExport: there is nothing to read.
@@ -68,24 +80,46 @@ def ingest(
     """
     with importer.find(importer_name).open(path) as export:
         if not export.identity.thread_ids and label is None:
-            return _nothing(export)
-        work = _start(pool, actor, importer_name, path, export, label=label, host=host)
-        done = 0
-        for batch in batches(export.rows()):
-            with pool.transaction(actor, statement_within=BATCH_WITHIN, lock_within=BATCH_WITHIN) as conn:
-                sources.lock(conn, work.source)
-                _write(conn, work, batch)
-                runs.checkpoint(conn, work.run_id, watermark(batch[-1]), _counts(work.report))
-            done += len(batch)
-            if progress is not None:
-                progress(done)
-        work.report.warnings.extend(export.warnings)
-        _finish(pool, work, export)
+            return _nothing(export, dry_run=dry_run)
+        with _transactions(pool, actor, dry_run=dry_run) as begin:
+            with begin() as conn:
+                work = _start(conn, actor, importer_name, path, export, label=label, host=host)
+            work.report.dry_run, work.exact = dry_run, not redact_originals
+            _write_all(begin, work, export, progress)
+            work.report.warnings.extend(export.warnings)
+            with begin() as conn:
+                _finish(conn, work, export)
         return work.report
 
 
-def _nothing(export: importer.Export) -> IngestReport:
-    report = IngestReport(stores=tuple(export.stores))
+@contextmanager
+def _transactions(pool: Pool, actor: Actor, *, dry_run: bool) -> Iterator[Begin]:
+    """How each step gets its transaction; the steps of a dry run share one, which is rolled back."""
+    begin = partial(
+        pool.transaction, actor, statement_within=BATCH_WITHIN, lock_within=BATCH_WITHIN, idle_within=IDLE_WITHIN
+    )
+    if not dry_run:
+        yield begin
+        return
+    with begin() as conn:
+        yield lambda: nullcontext(conn)
+        raise Rollback
+
+
+def _write_all(begin: Begin, work: Ingest, export: importer.Export, progress: Progress | None) -> None:
+    done = 0
+    for batch in batches(export.rows()):
+        with begin() as conn:
+            sources.lock(conn, work.source)
+            _write(conn, work, batch)
+            runs.checkpoint(conn, work.run_id, watermark(batch[-1]), _counts(work.report))
+        done += len(batch)
+        if progress is not None:
+            progress(done)
+
+
+def _nothing(export: importer.Export, *, dry_run: bool) -> IngestReport:
+    report = IngestReport(dry_run=dry_run, stores=tuple(export.stores))
     for row in export.rows():
         if isinstance(row, Rejected):
             _count_rejected(report, row)
@@ -94,28 +128,31 @@ def _nothing(export: importer.Export) -> IngestReport:
 
 
 def _start(
-    pool: Pool, actor: Actor, importer_name: str, path: Path, export: importer.Export, *, label: str | None, host: str
+    conn: Conn, actor: Actor, importer_name: str, path: Path, export: importer.Export, *, label: str | None, host: str
 ) -> Ingest:
-    with pool.transaction(actor) as conn:
-        source = sources.identify(conn, importer_name, export.identity, label=label, host=host)
-        newest = sources.is_newest(conn, source, export.identity)
-        run_id = runs.start(conn, source.id, str(path.absolute()))
+    whole = as_text(str(path.absolute()))
+    source = sources.identify(conn, importer_name, export.identity, label=label, host=host, path=whole)
+    newest = sources.is_newest(conn, source, export.identity)
+    run_id = runs.start(conn, source.id, whole)
     report = IngestReport(source=source.label, stores=tuple(export.stores))
     return Ingest(actor, host, source, newest, run_id, report)
 
 
-def _finish(pool: Pool, work: Ingest, export: importer.Export) -> None:
+def _finish(conn: Conn, work: Ingest, export: importer.Export) -> None:
     if work.report.redacted:
         work.report.warnings.append(f"secrets cut out: {work.report.redacted}")
-    with pool.transaction(work.actor) as conn:
-        sources.saw_export(conn, work.source, export.identity)
-        runs.finish(
-            conn,
-            work.run_id,
-            _counts(work.report),
-            failures=[asdict(row) for row in work.report.rejected],
-            warnings=work.report.warnings,
-        )
+    if not work.exact:
+        originals.cut_secrets(conn, work.source.id)
+    sources.saw_export(conn, work.source, export.identity)
+    memories = work.report.memories
+    memories.unchanged = statements.count_current(conn, work.source.id) - memories.inserted
+    runs.finish(
+        conn,
+        work.run_id,
+        _counts(work.report),
+        failures=[asdict(row) for row in work.report.rejected],
+        warnings=work.report.warnings,
+    )
     logger.info("import of %s complete: %s", work.source.label, _counts(work.report))
 
 
@@ -125,22 +162,23 @@ def _counts(report: IngestReport) -> dict[str, Any]:
 
 def _write(conn: Conn, work: Ingest, batch: Sequence[Row]) -> None:
     """Write one batch, whose rows are of one type."""
-    report, source_id, newest = work.report, work.source.id, work.from_newest
+    report, source_id = work.report, work.source.id
+    how = {"from_newest": work.from_newest, "exact": work.exact}
     match batch[0]:
         case ThreadRow():
-            _count(report.threads, _write_threads(conn, work, cast(Sequence[ThreadRow], batch)))
+            _write_threads(conn, work, cast(Sequence[ThreadRow], batch))
         case OutputRow():
             _write_outputs(conn, work, cast(Sequence[OutputRow], batch))
         case JobRow():
             given = cast(Sequence[JobRow], batch)
-            _count(report.jobs, history.upsert(conn, source_id, given, from_newest=newest))
+            _count_all(report, report.jobs, history.upsert(conn, source_id, given, **how))
         case FileRow():
-            _count(report.files, files.upsert(conn, source_id, cast(Sequence[FileRow], batch), from_newest=newest))
+            _count(report.files, files.upsert(conn, source_id, cast(Sequence[FileRow], batch), **how))
         case ProgressRow():
             runs.progress(conn, source_id, cast(Sequence[ProgressRow], batch))
         case Rejected():
             refused = cast(Sequence[Rejected], batch)
-            runs.reject(conn, source_id, refused)
+            runs.reject(conn, source_id, refused, exact=work.exact)
             for row in refused:
                 _count_rejected(report, row)
 
@@ -150,20 +188,26 @@ def _count(tally: Tally, outcomes: Sequence[Outcome]) -> None:
         tally.count(outcome)
 
 
+def _count_all(report: IngestReport, tally: Tally, written: Upserted) -> None:
+    _count(tally, written.outcomes)
+    report.found(written.secrets)
+
+
 def _count_rejected(report: IngestReport, row: Rejected) -> None:
-    report.rejected.append(RejectedRow(row.table, row.key, row.reason))
+    report.rejected.append(RejectedRow(row.table, as_text(row.key), as_text(row.reason)))
     tally = {"stage1_outputs": report.outputs, "jobs": report.jobs, "threads": report.threads}.get(row.table)
     if tally is not None:
         tally.rejected += 1
 
 
-def _write_threads(conn: Conn, work: Ingest, rows: Sequence[ThreadRow]) -> Sequence[Outcome]:
+def _write_threads(conn: Conn, work: Ingest, rows: Sequence[ThreadRow]) -> None:
+    source_id = work.source.id
     found = {row.thread_id: _project_of(conn, work, row) for row in rows}
-    outcomes = threads.upsert(conn, work.source.id, rows, scopes=found, from_newest=work.from_newest)
+    written = threads.upsert(conn, source_id, rows, scopes=found, from_newest=work.from_newest, exact=work.exact)
+    _count_all(work.report, work.report.threads, written)
     # A thread whose project is known better now takes its outputs and their memories along.
-    changed = [row.thread_id for row, outcome in zip(rows, outcomes, strict=True) if outcome == "updated"]
-    _derive(conn, work, outputs.move(conn, work.source.id, {thread_id: found[thread_id] for thread_id in changed}))
-    return outcomes
+    changed = [row.thread_id for row, outcome in zip(rows, written.outcomes, strict=True) if outcome == "updated"]
+    _derive(conn, work, outputs.move(conn, source_id, threads.scopes_of(conn, source_id, changed)))
 
 
 def _write_outputs(conn: Conn, work: Ingest, rows: Sequence[OutputRow]) -> None:
@@ -171,9 +215,10 @@ def _write_outputs(conn: Conn, work: Ingest, rows: Sequence[OutputRow]) -> None:
     for row in rows:
         if row.thread_id not in known:
             known[row.thread_id] = _project(conn, work, identity(host=work.host))
-    results = outputs.upsert(conn, work.source.id, rows, scopes=known, from_newest=work.from_newest)
-    _count(work.report.outputs, [result.outcome for result in results])
-    work.report.redacted += sum(result.redactions for result in results)
+    results = outputs.upsert(conn, work.source.id, rows, scopes=known, from_newest=work.from_newest, exact=work.exact)
+    for result in results:
+        work.report.outputs.count(result.outcome)
+        work.report.found(result.secrets)
     _derive(conn, work, [result.output for result in results if result.output is not None])
 
 
@@ -195,12 +240,8 @@ def _derive(conn: Conn, work: Ingest, changed: Sequence[StoredOutput]) -> None:
     if not changed:
         return
     changes = statements.reconcile(conn, work.actor, work.source.id, changed)
-    tally = work.report.memories
-    tally.inserted += len(changes.added)
-    tally.unchanged += len(changes.stayed)
-    tally.retired += len(changes.retired)
-    found = {
-        (output_job(work.source.id, added.output.store, added.output.thread_id), added.output.scope_id)
-        for added in changes.added
-    }
-    jobs.enqueue(conn, found)
+    work.report.memories.inserted += len(changes.added)
+    work.report.memories.retired += len(changes.retired)
+    if changes.added or changes.retired:  # what goes away changes the windows of its neighbours
+        keys = [(output_job(work.source.id, output.store, output.thread_id), output.scope_id) for output in changed]
+        jobs.enqueue(conn, keys)

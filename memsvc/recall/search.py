@@ -10,9 +10,11 @@ from uuid import UUID
 
 from pgvector import HalfVector
 from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
 
 from memsvc.db import queries
 from memsvc.db.pool import Conn
+from memsvc.model.memory import Kind, Status
 
 SQL = queries.load(__file__)
 
@@ -24,6 +26,30 @@ class Ranks:
     vector: int | None
     text: int | None
     recency: int | None
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a hit was found by: the cosine of its own vector, None without one, and the weight of its own words."""
+
+    vector: float | None
+    text: float
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """
+    Which memories a question asks for; None and empty ask for any.
+
+    `since` and `until` compare with when a memory was said, until excluded. `hidden` asks also for sessions that Codex
+    itself does not use: deleted, disabled or polluted ones.
+    """
+
+    kinds: tuple[Kind, ...] = ()
+    statuses: tuple[Status, ...] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+    hidden: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,6 +80,7 @@ class Hit:
     scope: str
     score: float
     ranks: Ranks
+    parts: Parts
     source: Origin
     author: str | None
     recorded_at: datetime
@@ -69,7 +96,14 @@ class Coverage:
 
 
 def nearest(
-    conn: Conn, query: str, vector: Sequence[float] | None, *, model: str, scopes: Sequence[UUID], limit: int
+    conn: Conn,
+    query: str,
+    vector: Sequence[float] | None,
+    *,
+    model: str,
+    scopes: Sequence[UUID],
+    limit: int,
+    wanted: Wanted = Wanted(),
 ) -> tuple[list[Hit], Coverage]:
     """
     The best memories of these scopes, best first.
@@ -83,11 +117,24 @@ def nearest(
         "model": model,
         "scopes": list(scopes),
         "limit": limit,
+        "wanted": Jsonb(_asked(wanted)),
     }
     with conn.cursor(row_factory=dict_row) as cursor:
         rows = cursor.execute(SQL["nearest"], values).fetchall()
     coverage = Coverage(rows[0]["embedded"], rows[0]["total"]) if rows else Coverage(0, 0)
     return [_hit(row) for row in rows if row["id"] is not None], coverage
+
+
+def _asked(wanted: Wanted) -> dict[str, object]:
+    """As memsvc.asks_for reads it: what is absent asks for anything."""
+    asked: dict[str, object] = {
+        "kinds": list(wanted.kinds),
+        "statuses": list(wanted.statuses),
+        "since": wanted.since and wanted.since.isoformat(),
+        "until": wanted.until and wanted.until.isoformat(),
+        "hidden": wanted.hidden,
+    }
+    return {name: value for name, value in asked.items() if value}
 
 
 def _hit(row: dict[str, Any]) -> Hit:
@@ -100,6 +147,7 @@ def _hit(row: dict[str, Any]) -> Hit:
         scope=row["scope"],
         score=row["score"],
         ranks=Ranks(row["vector_rank"], row["text_rank"], row["recency_rank"]),
+        parts=Parts(row["vector_score"], row["text_score"]),
         source=Origin(row["importer"], row["label"], row["thread_id"], row["rollout_path"], _lines(row["locator"])),
         author=row["author"],
         recorded_at=row["recorded_at"],

@@ -2,10 +2,11 @@
 -- Coverage comes first, so that an answer without hits still says what was searched.
 select c.embedded, c.total, m.id, m.text, m.context, m.kind, m.status,
     case when sc.kind = 'global' then 'global' else sc.kind || ':' || sc.name end as scope,
-    r.score, r.vector_rank, r.text_rank, r.recency_rank,
+    r.score, r.vector_score, r.text_score, r.vector_rank, r.text_rank, r.recency_rank,
     s.importer, s.label, m.thread_id, t.rollout_path, e.locator, p.name as author, m.recorded_at, o.source_updated_at
 from memsvc.coverage(%(model)s, %(scopes)s::uuid[]) c
-left join memsvc.recall(%(query)s, %(vector)s::halfvec, %(model)s, %(scopes)s::uuid[], %(limit)s) r on true
+left join memsvc.recall(%(query)s, %(vector)s::halfvec, %(model)s, %(scopes)s::uuid[], %(limit)s, %(wanted)s::jsonb) r
+    on true
 left join memsvc.memories m on m.id = r.memory_id
 left join memsvc.scopes sc on sc.tenant_id = m.tenant_id and sc.id = m.scope_id
 left join memsvc.sources s on s.tenant_id = m.tenant_id and s.id = m.source_id

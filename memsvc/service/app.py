@@ -79,7 +79,7 @@ class App:
         """The model that the settings name; it is read at its first use."""
         from memsvc.embedding import embedder
 
-        return embedder.load(self.settings.embedder, threads=self.settings.embed_threads)
+        return embedder.load(self.settings.embedder, threads=self.settings.embed_threads, settings=self.settings)
 
     def __enter__(self) -> App:
         return self

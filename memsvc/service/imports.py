@@ -14,11 +14,17 @@ from memsvc.service.app import App
 
 @dataclass(frozen=True)
 class ImportRequest:
-    """Which importer reads which path; `source` names the source, None to match it with those that are known."""
+    """
+    Which importer reads which path; `source` names the source, None to match it with those that are known.
+
+    A dry run only says what would come in. `redact_originals` keeps no secret, not even in the original bytes.
+    """
 
     importer: str
     path: Path
     source: str | None = None
+    dry_run: bool = False
+    redact_originals: bool = False
 
 
 def run_import(app: App, request: ImportRequest, *, progress: Progress | None = None) -> IngestReport:
@@ -36,6 +42,8 @@ def run_import(app: App, request: ImportRequest, *, progress: Progress | None = 
         request.path,
         host=app.host,
         label=request.source,
+        dry_run=request.dry_run,
+        redact_originals=request.redact_originals,
         progress=progress,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
@@ -63,7 +63,9 @@ def without_password(conninfo: str) -> str:
         return make_conninfo("", **shown)
     parts = urlsplit(conninfo)
     user, at, place = parts.netloc.rpartition("@")
-    query = urlencode([(name, value) for name, value in parse_qsl(parts.query) if name != "password"], safe="/")
+    query = urlencode(
+        [(name, value) for name, value in parse_qsl(parts.query) if name != "password"], safe="/", quote_via=quote
+    )
     return urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}{at}{place}", query=query))
 
 

@@ -9,8 +9,9 @@ from typing import cast
 from memsvc.db.pool import Conn
 from memsvc.errors import NotFound, WrongUse
 from memsvc.memory import scopes
-from memsvc.model.scope import Alias, ProjectIdentity, Scope, ScopeKind, normalised_origin
+from memsvc.model.scope import Alias, Scope, ScopeKind, is_storable, is_windows_form, normalised_origin, project_folder
 from memsvc.service import folder as folders
+from memsvc.service.folder import Marks
 
 FORMS = "all, global, client:NAME, project:IDENTITY, or a folder"
 
@@ -34,9 +35,9 @@ def searched(conn: Conn, word: str | None, folder: Path | None, *, host: str) ->
     if word == "all":
         return Searched(tuple(scopes.readable(conn)))
     if word is not None:
-        found = _named(conn, word, host=host)
+        found = named(conn, word, host=host)
         return Searched(tuple(scopes.around(conn, found)) if found.kind == "project" else (found,))
-    project = scopes.by_alias(conn, folders.identify(folder, host=host).aliases) if folder else None
+    project = scopes.by_alias(conn, folders.marks(folder, host=host).all) if folder else None
     if project is not None:
         return Searched(tuple(scopes.around(conn, project)))
     reason = f"{folder} belongs to no known project" if folder else "no scope was named"
@@ -54,8 +55,8 @@ def target(conn: Conn, word: str | None, folder: Path | None, *, host: str) -> S
     """
     if word == "all":
         raise WrongUse("a memory lies in one scope, not in all", mend=f"name one: {FORMS.removeprefix('all, ')}")
-    if word is not None and not _is_folder(word):
-        found = _named(conn, word, host=host)
+    if word is not None and not is_folder(word):
+        found = named(conn, word, host=host)
     elif folder is None and word is None:
         raise WrongUse("no scope was named", mend=f"name one: {FORMS.removeprefix('all, ')}")
     else:
@@ -64,45 +65,78 @@ def target(conn: Conn, word: str | None, folder: Path | None, *, host: str) -> S
     return found
 
 
-def _project_of(conn: Conn, folder: Path, *, host: str) -> Scope:
-    known = folders.identify(folder, host=host)
-    found = scopes.by_alias(conn, known.aliases)
-    if found is not None:
-        return found
-    # Only the repository and the folder itself become names of the new project, not the folders above.
-    here = str(folder.expanduser().absolute())
-    own = ProjectIdentity(tuple(a for a in known.aliases if a.kind != "cwd" or a.value == here))
-    name = own.name or here
-    return scopes.ensure_project(conn, own, name=name, alternative=f"{host}:{name}")
+def named(conn: Conn, word: str, *, host: str) -> Scope:
+    """
+    The scope that a word means: `global`, `client:NAME`, `project:IDENTITY` or a folder.
 
-
-def _named(conn: Conn, word: str, *, host: str) -> Scope:
-    if _is_folder(word):
-        found = scopes.by_alias(conn, folders.identify(Path(word), host=host).aliases)
-    elif word == "global":
-        found = scopes.named(conn, "global", "global")
+    Raises:
+        NotFound: no such scope, or none that the caller may see.
+        WrongUse: the word is none of the forms.
+    """
+    if is_folder(word):
+        found = scopes.by_alias(conn, folders.marks(Path(word), host=host).all)
     else:
-        kind, colon, name = word.partition(":")
-        if kind not in ("client", "project") or not colon or not name:
-            raise WrongUse(f"{word!r} names no scope", mend=f"write {FORMS}")
-        found = scopes.named(conn, cast(ScopeKind, kind), name)
-        if found is None and kind == "project":
-            found = scopes.by_alias(conn, _aliases(name, host))
+        kind, name = parted(word)
+        found = _by_name(conn, kind, name, host=host) if is_storable(name) else None
     if found is None:
-        raise NotFound(f"there is no scope {word!r}", mend="memsvc recall --scope all shows where memories lie")
+        raise NotFound(f"there is no scope {word!r}", mend="memsvc scope ls shows those that you may read")
     return found
 
 
+def parted(word: str) -> tuple[ScopeKind, str]:
+    """
+    The kind and the exact name in `client:NAME` and its like.
+
+    Raises:
+        WrongUse: the word is none of the forms.
+    """
+    if word == "global":
+        return "global", "global"
+    kind, colon, name = word.partition(":")
+    if kind not in ("client", "project") or not colon or not name:
+        raise WrongUse(f"{word!r} names no scope", mend=f"write {FORMS}")
+    return cast(ScopeKind, kind), name
+
+
+def is_folder(word: str) -> bool:
+    """Is the word written as a folder is?"""
+    return word.startswith(("/", "./", "../", "~")) or word in (".", "..") or is_windows_form(word)
+
+
+def new_name(conn: Conn, marks: Marks, *, host: str) -> str | None:
+    """What the project of the folder would be called if it were made now; None where there can be none."""
+    name = marks.own.name
+    return scopes.free_name(conn, name, f"{host}:{name}") if name else None
+
+
+def _project_of(conn: Conn, folder: Path, *, host: str) -> Scope:
+    marks = folders.marks(folder, host=host)
+    match = scopes.first(scopes.matches(conn, marks.all))
+    if match is not None:
+        # A repository that was moved, or is here for the first time, is known by its place from now on. Marks that are
+        # stronger than the known one are not taken over: another repository may have come to an old one's place.
+        scopes.add_aliases(conn, match.scope, marks.weaker_than(marks.all[match.place]))
+        return match.scope
+    name = marks.own.name
+    if name is None:
+        raise WrongUse(
+            f"{folder} is no project: a home folder and the root of a file system belong to none",
+            mend=f"name one: {FORMS.removeprefix('all, ')}",
+        )
+    return scopes.ensure_project(conn, marks.own, name=name, alternative=f"{host}:{name}")
+
+
+def _by_name(conn: Conn, kind: ScopeKind, name: str, *, host: str) -> Scope | None:
+    found = scopes.named(conn, kind, name)
+    return scopes.by_alias(conn, _aliases(name, host)) if found is None and kind == "project" else found
+
+
 def _aliases(name: str, host: str) -> tuple[Alias, ...]:
-    origin = normalised_origin(name)
+    exact = name == name.strip()
+    origin = (normalised_origin(name) or normalised_origin(f"https://{name}")) if exact else None
+    folder = project_folder(name)
     return (
         *((Alias("git_origin", "", origin),) if origin else ()),
-        Alias("git_origin", "", name.lower()),
-        Alias("root", host, name),
-        Alias("cwd", host, name),
+        *((Alias("root", host, folder), Alias("cwd", host, folder)) if folder else ()),
         Alias("explicit", "", name),
     )
-
-
-def _is_folder(word: str) -> bool:
-    return word.startswith(("/", "./", "../", "~", "\\")) or word in (".", "..") or word[1:3] in (":\\", ":/")

@@ -31,7 +31,8 @@ create table memsvc.source_files (
 );
 
 -- Codex's threads. found_in says whether a row of that table was seen ('state') or only a trace of the session; extra
--- holds columns that have no place here.
+-- holds columns that have no place here. deleted: the newest export had the whole table, and this session was not in it.
+-- hidden_because is why Codex does not use what the session taught; null: it does.
 create table memsvc.threads (
     tenant_id uuid not null,
     source_id uuid not null,
@@ -77,6 +78,10 @@ create table memsvc.threads (
     project_id text,
     extra jsonb not null default '{}',
     row_sha256 bytea not null,
+    deleted boolean not null default false,
+    hidden_because text generated always as (
+        case when deleted then 'deleted' when memory_mode in ('disabled', 'polluted') then memory_mode end
+    ) stored,
     constraint threads_pkey primary key (tenant_id, source_id, id),
     constraint threads_source_fkey foreign key (tenant_id, source_id) references memsvc.sources (tenant_id, id),
     constraint threads_scope_fkey foreign key (tenant_id, scope_id) references memsvc.scopes (tenant_id, id),
@@ -137,7 +142,8 @@ create table memsvc.consolidation_progress (
         references memsvc.sources (tenant_id, id)
 );
 
--- One run of an importer: the checkpoint moves in the transaction that writes the batch.
+-- One run of an importer: the checkpoint moves in the transaction that writes the batch. backend_pid is the connection
+-- that wrote it: when that is gone, so is the importer.
 create table memsvc.import_runs (
     tenant_id uuid not null,
     id uuid not null default gen_random_uuid(),
@@ -149,6 +155,7 @@ create table memsvc.import_runs (
     counts jsonb not null default '{}',
     failures jsonb not null default '[]',
     warnings jsonb not null default '[]',
+    backend_pid integer,
     started_at timestamptz not null default now(),
     updated_at timestamptz not null default now(),
     constraint import_runs_pkey primary key (tenant_id, id),

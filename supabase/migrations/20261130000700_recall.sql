@@ -76,9 +76,31 @@ as $$
         and (m.valid_until is null or m.valid_until > now())
 $$;
 
+-- What may be recalled: current memories; hidden_because says why Codex itself would not use their session.
+create view memsvc.recallable with (security_invoker = true) as
+    select m.*, h.hidden_because
+    from memsvc.memories m
+    left join memsvc.threads h
+        on h.tenant_id = m.tenant_id and h.source_id = m.source_id and h.id = m.thread_id
+        and h.hidden_because is not null
+    where memsvc.is_current(m);
+
+-- Does the question ask for such a memory? wanted holds kinds and statuses (arrays), since and until (instants that said_at
+-- is compared with) and hidden (true: also what Codex would not use); what is absent asks for anything.
+create function memsvc.asks_for(wanted jsonb, kind text, status text, said_at timestamptz, hidden_because text)
+returns boolean
+language sql stable parallel safe
+as $$
+    select (wanted -> 'kinds' is null or jsonb_exists(wanted -> 'kinds', kind))
+        and (wanted -> 'statuses' is null or jsonb_exists(wanted -> 'statuses', status))
+        and (wanted ->> 'since' is null or said_at >= (wanted ->> 'since')::timestamptz)
+        and (wanted ->> 'until' is null or said_at < (wanted ->> 'until')::timestamptz)
+        and (hidden_because is null or coalesce((wanted ->> 'hidden')::boolean, false))
+$$;
+
 -- The nearest memories, each by its nearest chunk of either view. Scores are cosines; null where a view has no vector.
 -- Every operator fits its operands exactly, so that one which somebody else put into pgvector's schema cannot fit better.
-create function memsvc.vector_candidates(query_embedding halfvec, model_name text, searched uuid[], candidates integer)
+create function memsvc.vector_candidates(query_embedding halfvec, model_name text, searched uuid[], candidates integer, wanted jsonb)
 returns table (memory_id uuid, own double precision, around double precision)
 language sql stable security definer rows 100
 set search_path = memsvc, extensions, public, pg_temp
@@ -87,12 +109,12 @@ as $$
         1::double precision - min(e.embedding <=> query_embedding) filter (where e.view = 'own'),
         1::double precision - min(e.embedding <=> query_embedding) filter (where e.view = 'window')
     from memsvc.chunk_embeddings e
-    join memsvc.memories m on m.tenant_id = e.tenant_id and m.scope_id = e.scope_id and m.id = e.memory_id
+    join memsvc.recallable m on m.tenant_id = e.tenant_id and m.scope_id = e.scope_id and m.id = e.memory_id
     where e.tenant_id = memsvc.current_tenant()
       and e.scope_id = any (array(select s from memsvc.permitted_scopes('read') s where s = any (searched)))
       and e.model = model_name
       and e.dimension = vector_dims(query_embedding)
-      and memsvc.is_current(m)
+      and memsvc.asks_for(wanted, m.kind, m.status, m.said_at, m.hidden_because)
     group by e.memory_id
     order by min(e.embedding <=> query_embedding), e.memory_id
     limit candidates
@@ -104,7 +126,7 @@ $$;
 -- It needs nothing of pgvector's schema, in which somebody else may be allowed to create better fitting operators.
 -- A word that more than 2,000 memories have finds no candidates, it only adds to what other words have found; where all
 -- are that common, the first 2,000 of each stand for the rest.
-create function memsvc.text_scores(query text, searched uuid[], candidates integer, also uuid[])
+create function memsvc.text_scores(query text, searched uuid[], candidates integer, also uuid[], wanted jsonb)
 returns table (memory_id uuid, own double precision, around double precision)
 language sql stable security definer rows 300
 set search_path = pg_catalog, memsvc, pg_temp
@@ -116,8 +138,8 @@ as $$
     size as materialized (
         select count(*)::double precision as n
         from allowed a
-        join memsvc.memories m on m.tenant_id = a.tenant_id and m.scope_id = any (a.scope_ids)
-        where memsvc.is_current(m)
+        join memsvc.recallable m on m.tenant_id = a.tenant_id and m.scope_id = any (a.scope_ids)
+        where memsvc.asks_for(wanted, m.kind, m.status, m.said_at, m.hidden_because)
     ),
     found as materialized (
         select q.lexeme, f.id
@@ -125,12 +147,12 @@ as $$
         cross join allowed a
         cross join lateral (
             select m.id
-            from memsvc.memories m
+            from memsvc.recallable m
             where memsvc.lexemes(m.context, m.text) @@ memsvc.one_lexeme(q.lexeme)
               and m.retired_at is null
               and m.tenant_id = a.tenant_id
               and m.scope_id = any (a.scope_ids)
-              and memsvc.is_current(m)
+              and memsvc.asks_for(wanted, m.kind, m.status, m.said_at, m.hidden_because)
             limit 2001
         ) f
     ),
@@ -156,19 +178,19 @@ as $$
         select m.id, m.tenant_id, m.scope_id, m.source_id, m.session, m.ordinal
         from (select b.id from best b union select unnest(also)) c
         cross join allowed a
-        join memsvc.memories m on m.tenant_id = a.tenant_id and m.id = c.id
-        where m.scope_id = any (a.scope_ids) and memsvc.is_current(m)
+        join memsvc.recallable m on m.tenant_id = a.tenant_id and m.id = c.id
+        where m.scope_id = any (a.scope_ids) and memsvc.asks_for(wanted, m.kind, m.status, m.said_at, m.hidden_because)
     ),
     scored as materialized (
         select p.id, p.tenant_id, p.scope_id, p.source_id, p.session, p.ordinal from pool p
         union
         select n.id, n.tenant_id, n.scope_id, n.source_id, n.session, n.ordinal
         from pool p
-        join memsvc.memories n
+        join memsvc.recallable n
             on n.tenant_id = p.tenant_id and n.scope_id = p.scope_id and n.source_id = p.source_id
             and n.session = p.session
             and n.ordinal in (p.ordinal - 1, p.ordinal + 1) and n.retired_at is null
-        where memsvc.is_current(n)
+        where memsvc.asks_for(wanted, n.kind, n.status, n.said_at, n.hidden_because)
     ),
     matched as materialized (
         select f.id, f.lexeme, u.weight
@@ -217,7 +239,7 @@ $$;
 
 -- The newest memories, equal texts once. Copies of one home could crowd out everything else: the newest are looked at
 -- twenty times as deep as is asked for.
-create function memsvc.recency_candidates(searched uuid[], candidates integer)
+create function memsvc.recency_candidates(searched uuid[], candidates integer, wanted jsonb)
 returns table (memory_id uuid)
 language sql stable rows 20
 set search_path = memsvc, extensions, public, pg_temp
@@ -227,8 +249,8 @@ as $$
         select distinct on (newest.text_sha256) newest.id, newest.said_at
         from (
             select m.id, m.text_sha256, m.said_at
-            from memsvc.memories m
-            where m.scope_id = any (searched) and memsvc.is_current(m)
+            from memsvc.recallable m
+            where m.scope_id = any (searched) and memsvc.asks_for(wanted, m.kind, m.status, m.said_at, m.hidden_because)
             order by m.said_at desc, m.id
             limit candidates * 20
         ) newest
@@ -245,7 +267,7 @@ $$;
 -- What has no vectors is judged by its words alone, so that a memory that is not embedded yet is not behind. Equal texts
 -- are shown once; without a match anywhere the newest come.
 create function memsvc.recall(
-    query text, query_embedding halfvec, model_name text, searched uuid[], match_count integer
+    query text, query_embedding halfvec, model_name text, searched uuid[], match_count integer, wanted jsonb
 )
 returns table (
     memory_id uuid, score double precision, vector_score double precision, text_score double precision,
@@ -256,17 +278,17 @@ set search_path = memsvc, extensions, public, pg_temp
 as $$
     with by_vector as materialized (
         select v.memory_id
-        from memsvc.vector_candidates(query_embedding, model_name, searched, greatest(50, match_count * 3)) v
+        from memsvc.vector_candidates(query_embedding, model_name, searched, greatest(50, match_count * 3), wanted) v
         where query_embedding is not null
     ),
     by_recency as materialized (
         select r.memory_id, row_number() over () as place
-        from memsvc.recency_candidates(searched, match_count) r
+        from memsvc.recency_candidates(searched, match_count, wanted) r
     ),
     by_text as materialized (
         select t.memory_id, t.own, t.around
         from memsvc.text_scores(query, searched, greatest(50, match_count * 3), array(
-            select memory_id from by_vector union select memory_id from by_recency)) t
+            select memory_id from by_vector union select memory_id from by_recency), wanted) t
     ),
     meant as (
         select m.id, m.scope_id, m.source_id, m.session, m.ordinal, m.speaker, m.text_sha256, m.said_at,
@@ -336,10 +358,11 @@ as $$
             select 1 from memsvc.chunk_embeddings e
             where e.tenant_id = m.tenant_id and e.scope_id = m.scope_id and e.model = model_name and e.memory_id = m.id)),
         count(*)
-    from memsvc.memories m
-    where m.scope_id = any (searched) and memsvc.is_current(m)
+    from memsvc.recallable m
+    where m.scope_id = any (searched) and m.hidden_because is null
 $$;
 
+grant select on memsvc.recallable to memsvc_service;
 grant execute on all functions in schema memsvc to memsvc_service;
 
 insert into memsvc.schema_migrations (version, name) values ('20261130000700', 'recall');

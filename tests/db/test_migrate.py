@@ -451,7 +451,7 @@ def test_pgvector_that_somebody_installed_stays_where_it_is(empty: str, make_log
         assert migrate.migrate(conn, service_login=service) == FILES
         assert schema_exists(conn, "extensions") == (schema == "extensions")
     with opened(as_login(empty, service)) as pool, pool.transaction(OWNER) as conn:
-        found = conn.execute("select count(*) from memsvc.vector_candidates('[1,2]', 'm', '{}', 1)").fetchone()
+        found = conn.execute("select count(*) from memsvc.vector_candidates('[1,2]', 'm', '{}', 1, '{}')").fetchone()
         assert found == (0,)
 
 

@@ -141,6 +141,7 @@ def test_what_only_grows_is_neither_changed_nor_deleted(pool: Pool, who: str) ->
 
 @pytest.mark.parametrize("who", PRINCIPALS)
 def test_windows_are_taken_away_only_where_one_may_write(pool: Pool, who: str) -> None:
+    delete = sql.SQL("delete from memsvc.{} where scope_id = %s")
     with pool.transaction(actor(who)) as conn:
         as_admin(conn)
         for name in SCOPES:
@@ -148,11 +149,10 @@ def test_windows_are_taken_away_only_where_one_may_write(pool: Pool, who: str) -
                 conn.execute(INSERTS[table].replace("'own'", "'window'").encode(), row(who, name))
         conn.execute("set local role memsvc_service")
         taken = {
-            table: {name for name in SCOPES if conn.execute(delete, [SCOPES[name]]).rowcount == 1}
-            for table, delete in (
-                ("chunk_embeddings", "delete from memsvc.chunk_embeddings where scope_id = %s"),
-                ("chunks", "delete from memsvc.chunks where scope_id = %s"),
-            )
+            table: {
+                name for name in SCOPES if conn.execute(delete.format(sql.Identifier(table)), [SCOPES[name]]).rowcount
+            }
+            for table in ("chunk_embeddings", "chunks")
         }
         assert taken == {"chunk_embeddings": writes(who), "chunks": writes(who)}
         raise psycopg.Rollback

@@ -263,7 +263,7 @@ def test_a_name_holds_model_dimension_and_address(name: str, endpoint: Endpoint,
 
 
 @pytest.mark.parametrize("name", [
-    "small@localhost:11434/v1", "small@ftp://host/v1", "a model", "small@https://", "small@https://host:port/v1",
+    "small@localhost:11434/v1", "small@ftp://host/v1", "a model", "small@https://", "small@https://host:swordfish",
     "small@https://user:swordfish@host/v1", "small@https://swordfish@host/v1", "small@https://host/v1?key=swordfish",
     "small@https://[::1/v1", "small@swordfish@https://host/v1",
 ])  # fmt: skip

@@ -75,6 +75,15 @@ def test_import_prints_the_report(run: Run, home: Path) -> None:
     assert report["embedding_jobs"] == 13
 
 
+def test_a_dry_run_of_an_import_leaves_nothing_behind(run: Run, home: Path) -> None:
+    dry = document(run("import", "codex", str(home), "--dry-run", "--json"))
+
+    assert (dry["dry_run"], dry["outputs"]["inserted"], dry["embedding_jobs"]) == (True, 13, 0)
+    assert document(run("import", "status", "--json")) == {"runs": []}
+    assert "dry run: nothing was written" in run("import", "codex", str(home), "--dry-run").stdout
+    assert [source["label"] for source in document(run("status", "--json"))["sources"]] == ["local"]
+
+
 def test_status_counts_history_and_live_jobs_apart(run: Run, home: Path) -> None:
     document(run("import", "codex", str(home), "--no-embed", "--json"))
 

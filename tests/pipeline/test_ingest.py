@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,9 @@ import pytest
 from memsvc.db.pool import Conn, Pool
 from memsvc.errors import AmbiguousSource, BadExport
 from memsvc.model.principal import OWNER
-from memsvc.model.report import IngestReport, Tally
+from memsvc.model.report import IngestReport, MemoryTally, Tally
 from memsvc.pipeline.ingest import ingest
-from tests.importers.codex_home import THREADS, database, output, thread
+from tests.importers.codex_home import THREADS, database, job, output, thread
 from tests.snapshots import NAMES, VERSIONS, snapshot, truth, with_markdown
 
 STORES = {"memories_1.sqlite": "v1", "memories_v2_1.sqlite": "v2", "state_5.sqlite": "state_5"}
@@ -25,8 +26,12 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / ".codex"
 
 
-def imported(pool: Pool, path: Path, *, label: str | None = None) -> IngestReport:
-    return ingest(pool, OWNER, "codex", path, host="here", label=label)
+def imported(
+    pool: Pool, path: Path, *, label: str | None = None, dry_run: bool = False, redact_originals: bool = False
+) -> IngestReport:
+    return ingest(
+        pool, OWNER, "codex", path, host="here", label=label, dry_run=dry_run, redact_originals=redact_originals
+    )
 
 
 def rows(pool: Pool, query: str, *values: object) -> list[Any]:
@@ -115,7 +120,7 @@ def test_a_second_import_changes_nothing(pool: Pool, tmp_path: Path, version: st
     for tally, before in ((second.outputs, first.outputs), (second.jobs, first.jobs), (second.threads, first.threads)):
         assert tally == Tally(unchanged=before.inserted)
     assert second.files == Tally(unchanged=first.files.inserted)
-    assert (second.memories.inserted, second.memories.retired) == (0, 0)
+    assert second.memories == MemoryTally(unchanged=first.memories.inserted)
     assert everything == [rows(pool, f"select * from memsvc.{table} order by 1, 2, 3") for table in (
         "sources", "threads", "stage1_outputs", "stage1_originals", "jobs", "memories", "evidence", "source_files",
         "consolidation_progress", "scopes", "scope_aliases")]  # fmt: skip
@@ -195,11 +200,104 @@ def test_secrets_reach_no_table_but_the_originals(pool: Pool, home: Path) -> Non
 
     report = imported(pool, home)
 
-    assert report.redacted == 2
-    assert "secrets cut out: 2" in report.warnings
+    assert report.redacted == 4
+    assert "secrets cut out: 4" in report.warnings
+    assert {(place.table, place.key, place.column, place.line) for place in report.secrets} == {
+        ("stage1_outputs", "t", "raw_memory", 1),
+        ("stage1_outputs", "t", "rollout_summary", 1),
+        ("threads", "t", "title", 1),
+        ("threads", "t", "first_user_message", 1),
+    }
     for table in ("stage1_outputs", "threads", "memories", "evidence", "jobs", "import_runs", "scopes"):
         assert rows(pool, f"select 1 from memsvc.{table} t where t::text like %s", f"%{secret}%") == []
     assert len(rows(pool, "select 1 from memsvc.stage1_originals")) == 4
+
+
+def with_secrets(home: Path) -> str:
+    """A home with a secret in every place where an import keeps original bytes; returns the secret."""
+    secret = "sk-" + "proj-" + "a1B2c3D4" * 5
+    odd = f"- NUL \0 and {secret}\n"
+    database(
+        home / "memories_1.sqlite",
+        outputs=[output(raw_memory=odd, rollout_summary=f"one {secret}"), output("bad", generated_at=secret)],
+        jobs=[job(last_error=f"denied: {secret}")],
+    )
+    notes = home / "memories" / "notes.md"
+    notes.parent.mkdir()
+    notes.write_bytes(b"\xff " + secret.encode())
+    return secret
+
+
+KEPT_TABLES = (
+    "sources", "source_files", "threads", "stage1_outputs", "stage1_originals", "import_rejects", "jobs", "memories",
+    "evidence", "import_runs", "scopes", "scope_aliases",
+)  # fmt: skip
+
+
+def tables_holding(pool: Pool, text: str) -> list[str]:
+    """The tables in which the text stands, plainly or as the hex form of its bytes."""
+    given = (f"%{text}%", f"%{text.encode().hex()}%")
+    return [
+        name
+        for name in KEPT_TABLES
+        if rows(pool, f"select 1 from memsvc.{name} t where t::text like any (array[%s, %s])", *given)
+    ]
+
+
+def test_redacted_originals_keep_everything_but_the_secrets(pool: Pool, home: Path) -> None:
+    secret = with_secrets(home)
+
+    report = imported(pool, home, redact_originals=True)
+
+    assert report.redacted == 3
+    assert [(place.key, place.column) for place in report.secrets if place.table == "jobs"] == [
+        ("memory_stage1/t", "last_error")
+    ]
+    assert tables_holding(pool, secret) == []
+    kept = rows(pool, "select column_name, original from memsvc.stage1_originals")
+    assert kept == [("raw_memory", b"- NUL \0 and [REDACTED_SECRET]\n")]
+    assert rows(pool, "select content from memsvc.source_files") == [(b"\xff [REDACTED_SECRET]",)]
+    assert imported(pool, home, redact_originals=True).files.unchanged == 1
+
+
+def test_redacting_later_cuts_what_was_kept_before(pool: Pool, home: Path) -> None:
+    secret = with_secrets(home)
+    imported(pool, home)
+    assert set(tables_holding(pool, secret)) == {"source_files", "stage1_originals", "import_rejects"}
+
+    report = imported(pool, home, redact_originals=True)
+
+    assert report.outputs == Tally(unchanged=1, rejected=1)
+    assert tables_holding(pool, secret) == []
+
+
+def test_many_secrets_are_counted_and_the_first_hundred_named(pool: Pool, home: Path) -> None:
+    lines = "".join(f"- key {number}: AKIA{number:016d}\n" for number in range(150))
+    database(home / "memories_1.sqlite", outputs=[output(raw_memory=lines)])
+
+    report = imported(pool, home)
+
+    assert (report.redacted, len(report.secrets)) == (150, 100)
+    assert [place.line for place in report.secrets] == list(range(1, 101))
+
+
+def everything(pool: Pool) -> dict[str, list[Any]]:
+    return {name: rows(pool, f"select t::text from memsvc.{name} t order by 1") for name in KEPT_TABLES}
+
+
+@pytest.mark.parametrize("before", ["nothing", "the first snapshot"])
+def test_a_dry_run_tells_what_would_be_and_writes_nothing(pool: Pool, tmp_path: Path, before: str) -> None:
+    if before == "the first snapshot":
+        imported(pool, snapshot(VERSIONS[0], "01-live", tmp_path))
+    home = with_markdown(VERSIONS[0], snapshot(VERSIONS[0], "04-killed", tmp_path))
+    untouched = everything(pool)
+
+    dry = imported(pool, home, dry_run=True)
+
+    assert everything(pool) == untouched
+    assert dry.dry_run
+    assert dry.outputs.inserted > 0
+    assert replace(dry, dry_run=False) == imported(pool, home)
 
 
 def test_an_export_without_sessions_makes_no_source(pool: Pool, home: Path) -> None:

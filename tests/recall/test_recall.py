@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -218,8 +222,6 @@ def test_always_as_many_as_asked_for(app: App) -> None:
 
 
 def test_what_is_not_true_now_is_not_recalled(app: App) -> None:
-    from datetime import UTC, datetime, timedelta
-
     now = datetime.now(UTC)
     remember(app, RememberRequest("the office is in Graz", scope="global", valid_until=now - timedelta(days=1)))
     remember(app, RememberRequest("the office moves to Linz", scope="global", valid_from=now + timedelta(days=1)))
@@ -244,3 +246,81 @@ def test_recall_is_one_statement_after_the_embedding(app: App, dsn: str) -> None
 
     assert [hit.text for hit in hits] == ["one round trip"]
     assert coverage == search.Coverage(0, 1)
+
+
+def test_a_question_can_be_narrowed(app: App) -> None:
+    remember(app, RememberRequest("deploy on Tuesdays", scope="global", kind="preference", observed_at=day(1)))
+    remember(app, RememberRequest("deploy with make ship", scope="global", kind="knowledge", observed_at=day(5)))
+    remember(
+        app,
+        RememberRequest("is the deploy safe?", scope="global", kind="knowledge", status="question", observed_at=day(9)),
+    )
+
+    def found(**fields: Any) -> list[str]:
+        return sorted(hit.text for hit in recall(app, RecallRequest("deploy", scope="global", **fields)).hits)
+
+    assert found(kinds=("preference",)) == ["deploy on Tuesdays"]
+    assert found(statuses=("question",)) == ["is the deploy safe?"]
+    assert found(kinds=("preference", "knowledge"), statuses=("fact",)) == [
+        "deploy on Tuesdays",
+        "deploy with make ship",
+    ]
+    assert found(since=day(5)) == ["deploy with make ship", "is the deploy safe?"]
+    assert found(until=day(5)) == ["deploy on Tuesdays"]
+    assert found(since=day(2), until=day(9)) == ["deploy with make ship"]
+    with pytest.raises(WrongUse, match="does not come after"):
+        found(since=day(2), until=day(2))
+
+
+def test_the_answer_fits_the_room_that_is_given(app: App) -> None:
+    for text in ("deploy " + "x" * 400, "deploy now", "deploy then"):
+        remember(app, RememberRequest(text, scope="global"))
+
+    result = recall(app, RecallRequest("deploy", scope="global", max_tokens=10))
+
+    assert sorted(hit.text for hit in result.hits) == ["deploy now", "deploy then"]
+    assert "1 more did not fit into 10 tokens" in result.notes
+
+
+@pytest.mark.parametrize("mode", ["polluted", "disabled"])
+def test_what_codex_does_not_use_is_recalled_only_when_asked_for(app: App, tmp_path: Path, mode: str) -> None:
+    home = snapshot(VERSIONS[0], "05-checkpointed", tmp_path)
+    with closing(sqlite3.connect(home / "state_5.sqlite")) as database:
+        database.execute("update threads set memory_mode = ? where id like '%8e5c-7760%'", [mode])
+        database.commit()
+    imports.run_import(app, imports.ImportRequest("codex", home))
+
+    usual = ask(app, "crontab percent")
+    all_of_it = recall(app, RecallRequest("crontab percent", scope="all", include_hidden=True))
+
+    assert "crontab" not in " ".join(hit.text for hit in usual.hits)
+    assert "crontab" in all_of_it.hits[0].text
+
+
+def test_a_neighbour_lifts_a_turn_of_a_conversation(app: App) -> None:
+    for ordinal, text in enumerate(
+        ("Where did you go?", "To the pottery fair in Graz.", "Was it fun?", "Lunch was late."), 1
+    ):
+        remember(app, RememberRequest(text, scope="global", session="s", ordinal=ordinal, speaker="Ada"))
+
+    texts = [hit.text for hit in ask(app, "pottery fair", scope="global").hits]
+
+    assert texts[0] == "To the pottery fair in Graz."
+    assert set(texts[1:3]) == {"Where did you go?", "Was it fun?"}
+
+
+def test_the_speaker_whom_the_query_names_comes_first(app: App) -> None:
+    for speaker in ("Ada", "Ben"):
+        remember(
+            app, RememberRequest("I like the blue kiln", scope="global", session=speaker, ordinal=1, speaker=speaker)
+        )
+
+    hits = ask(app, "which kiln does Ben like", scope="global").hits
+
+    with app.pool.transaction(OWNER) as conn:
+        speakers = dict(conn.execute("select id, speaker from memsvc.memories").fetchall())
+    assert speakers[hits[0].id] == "Ben"
+
+
+def day(number: int) -> datetime:
+    return datetime(2026, 3, number, tzinfo=UTC)
