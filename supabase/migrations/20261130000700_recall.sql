@@ -86,16 +86,17 @@ create view memsvc.recallable with (security_invoker = true) as
     where memsvc.is_current(m);
 
 -- Does the question ask for such a memory? wanted holds kinds and statuses (arrays), since and until (instants that said_at
--- is compared with) and hidden (true: also what Codex would not use); what is absent asks for anything.
+-- is compared with) and hidden (true: also what Codex would not use); what is absent asks for anything. It is planned into
+-- candidate search, so here, too, every operator fits exactly: a bare 'kinds' would be tried as jsonb first.
 create function memsvc.asks_for(wanted jsonb, kind text, status text, said_at timestamptz, hidden_because text)
 returns boolean
 language sql stable parallel safe
 as $$
-    select (wanted -> 'kinds' is null or jsonb_exists(wanted -> 'kinds', kind))
-        and (wanted -> 'statuses' is null or jsonb_exists(wanted -> 'statuses', status))
-        and (wanted ->> 'since' is null or said_at >= (wanted ->> 'since')::timestamptz)
-        and (wanted ->> 'until' is null or said_at < (wanted ->> 'until')::timestamptz)
-        and (hidden_because is null or coalesce((wanted ->> 'hidden')::boolean, false))
+    select (wanted -> 'kinds'::text is null or jsonb_exists(wanted -> 'kinds'::text, kind))
+        and (wanted -> 'statuses'::text is null or jsonb_exists(wanted -> 'statuses'::text, status))
+        and (wanted ->> 'since'::text is null or said_at >= (wanted ->> 'since'::text)::timestamptz)
+        and (wanted ->> 'until'::text is null or said_at < (wanted ->> 'until'::text)::timestamptz)
+        and (hidden_because is null or coalesce((wanted ->> 'hidden'::text)::boolean, false))
 $$;
 
 -- The nearest memories, each by its nearest chunk of either view. Scores are cosines; null where a view has no vector.
