@@ -6,10 +6,9 @@ import errno
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from memsvc.errors import BadExport
-from memsvc_importers import codex_copy, codex_files, codex_layout, codex_survey
+from memsvc_importers import codex_copy, codex_files, codex_layout, codex_private, codex_survey
 from memsvc_importers.codex_database import Database
 from memsvc_importers.codex_export import CodexExport
 from memsvc_importers.codex_files import Files
@@ -34,9 +33,9 @@ class CodexImporter:
         Raises:
             BadExport: there is nothing there that Codex wrote, or it cannot be read.
         """
-        with TemporaryDirectory(prefix="memsvc-codex-") as private, ExitStack() as stack:
+        with codex_private.folder() as private, ExitStack() as stack:
             try:
-                export = _opened(path, Path(private), stack)
+                export = _opened(path, private, stack)
             except OSError as exc:
                 mend = "set TMPDIR to a folder with more room" if exc.errno == errno.ENOSPC else None
                 raise BadExport(f"{path} could not be copied: {exc.strerror}", mend=mend) from exc

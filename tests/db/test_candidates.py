@@ -149,7 +149,7 @@ SEEDED = {"query_embedding": "[1,2]", "model_name": "model 1"}
 TRAPS: LiteralString = """
 do $$
 declare
-    types text[] := '{integer,bigint,float8,numeric,text,"char",name,jsonb,json,uuid,uuid[],text[],boolean,timestamptz}';
+    types text[] := '{integer,bigint,float8,numeric,text,name,jsonb,json,uuid,uuid[],text[],boolean,timestamptz}';
     l text;
     r text;
     operator text;
