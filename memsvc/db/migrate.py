@@ -228,7 +228,7 @@ def _check_vector(conn: Conn) -> None:
     if schema is not None and schema not in VECTOR_SCHEMAS:
         raise MissingExtension(
             f"pgvector is in schema {schema}; memsvc looks for it in {' and '.join(VECTOR_SCHEMAS)}",
-            mend=f"alter extension vector set schema {VECTOR_SCHEMAS[0]}",
+            mend="create schema if not exists extensions; alter extension vector set schema extensions",
         )
 
 

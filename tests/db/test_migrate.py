@@ -314,7 +314,8 @@ def test_pgvector_where_nobody_looks_is_refused(empty: str) -> None:
         with pytest.raises(MissingExtension, match="pgvector is in schema odd") as refused:
             migrate.migrate(conn)
         assert tables(conn) == []
-        assert refused.value.mend == "alter extension vector set schema extensions"
+        conn.execute((refused.value.mend or "").encode())
+        assert migrate.migrate(conn) == FILES
 
 
 def test_database_that_cannot_hold_every_text_is_refused(server: str) -> None:
