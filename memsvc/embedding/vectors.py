@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from pgvector import HalfVector
@@ -55,19 +55,12 @@ class Window:
 
 
 @dataclass(frozen=True)
-class EmbeddedWindow:
-    """The window of one memory with its vector; `length` counts its characters."""
-
-    memory_id: UUID
-    scope_id: UUID
-    length: int
-    text_sha256: bytes
-    vector: Vector
-
-
-@dataclass(frozen=True)
 class EmbeddedChunk:
-    """One chunk with its vector; offsets count characters of the memory's text, end excluded."""
+    """
+    One chunk with its vector; offsets count characters, end excluded.
+
+    Of the view `own` they count in the memory's text, of `window` in the text of it and its neighbours.
+    """
 
     memory_id: UUID
     scope_id: UUID
@@ -75,6 +68,7 @@ class EmbeddedChunk:
     ends_at: int
     text_sha256: bytes
     vector: Vector
+    view: Literal["own", "window"] = "own"
 
 
 def register(conn: Conn, embedder: Embedder) -> None:
@@ -116,12 +110,17 @@ def unembedded_memory(conn: Conn, model: str, memory_id: UUID) -> list[Unembedde
 
 
 def write(conn: Conn, model: str, chunks: Sequence[EmbeddedChunk]) -> None:
-    """Store chunks with their vectors; those that are there already stay."""
+    """
+    Store chunks with their vectors; those that are there already stay.
+
+    A window that says something else now takes the old one's place.
+    """
     rows = [
         {
             "model": model,
             "memory_id": c.memory_id,
             "scope_id": c.scope_id,
+            "view": c.view,
             "starts_at": c.starts_at,
             "ends_at": c.ends_at,
             "text_sha256": c.text_sha256,
@@ -130,7 +129,10 @@ def write(conn: Conn, model: str, chunks: Sequence[EmbeddedChunk]) -> None:
         }
         for c in chunks
     ]
+    windows = [row for row in rows if row["view"] == "window"]
     with conn.cursor() as cursor:
+        cursor.executemany(SQL["drop_window_vectors"], windows)
+        cursor.executemany(SQL["drop_window"], windows)
         cursor.executemany(SQL["add_chunk"], rows)
         cursor.executemany(SQL["add_vector"], rows)
 
@@ -159,22 +161,3 @@ def _window(*row: Any) -> Window:
 
 def _turn(speaker: str | None, text: str | None) -> Turn | None:
     return None if text is None else Turn(speaker, text)
-
-
-def replace_windows(conn: Conn, model: str, windows: Sequence[EmbeddedWindow]) -> None:
-    """Store windows with their vectors; a window that says something else now takes the old one's place."""
-    rows = [
-        {
-            "model": model,
-            "memory_id": w.memory_id,
-            "scope_id": w.scope_id,
-            "length": w.length,
-            "text_sha256": w.text_sha256,
-            "vector": HalfVector(w.vector).to_text(),
-            "dimension": len(w.vector),
-        }
-        for w in windows
-    ]
-    with conn.cursor() as cursor:
-        for query in ("drop_window_vectors", "drop_window", "add_window", "add_window_vector"):
-            cursor.executemany(SQL[query], rows)

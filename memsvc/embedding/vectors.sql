@@ -53,13 +53,13 @@ where m.id = %(memory_id)s
 
 -- name: add_chunk
 insert into memsvc.chunks (tenant_id, scope_id, memory_id, view, starts_at, ends_at, text_sha256)
-values (memsvc.current_tenant(), %(scope_id)s, %(memory_id)s, 'own', %(starts_at)s, %(ends_at)s, %(text_sha256)s)
+values (memsvc.current_tenant(), %(scope_id)s, %(memory_id)s, %(view)s, %(starts_at)s, %(ends_at)s, %(text_sha256)s)
 on conflict on constraint chunks_pkey do nothing;
 
 -- name: add_vector
 insert into memsvc.chunk_embeddings (
     tenant_id, scope_id, model, memory_id, view, starts_at, ends_at, dimension, embedding)
-values (memsvc.current_tenant(), %(scope_id)s, %(model)s, %(memory_id)s, 'own', %(starts_at)s, %(ends_at)s,
+values (memsvc.current_tenant(), %(scope_id)s, %(model)s, %(memory_id)s, %(view)s, %(starts_at)s, %(ends_at)s,
     %(dimension)s, %(vector)s)
 on conflict on constraint chunk_embeddings_pkey do nothing;
 
@@ -136,15 +136,3 @@ where scope_id = %(scope_id)s
   and memory_id = %(memory_id)s
   and view = 'window'
   and text_sha256 <> %(text_sha256)s;
-
--- name: add_window
-insert into memsvc.chunks (tenant_id, scope_id, memory_id, view, starts_at, ends_at, text_sha256)
-values (memsvc.current_tenant(), %(scope_id)s, %(memory_id)s, 'window', 0, %(length)s, %(text_sha256)s)
-on conflict on constraint chunks_pkey do nothing;
-
--- name: add_window_vector
-insert into memsvc.chunk_embeddings (
-    tenant_id, scope_id, model, memory_id, view, starts_at, ends_at, dimension, embedding)
-values (memsvc.current_tenant(), %(scope_id)s, %(model)s, %(memory_id)s, 'window', 0, %(length)s, %(dimension)s,
-    %(vector)s)
-on conflict on constraint chunk_embeddings_pkey do nothing;

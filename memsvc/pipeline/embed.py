@@ -9,7 +9,7 @@ from uuid import UUID
 from memsvc.db.pool import Conn, Pool
 from memsvc.embedding import vectors
 from memsvc.embedding.embedder import Embedder
-from memsvc.embedding.vectors import EmbeddedChunk, EmbeddedWindow, Unembedded, Window
+from memsvc.embedding.vectors import EmbeddedChunk, Unembedded, Window
 from memsvc.model.job import EMBED, JobKey, Lease
 from memsvc.model.principal import Actor
 from memsvc.pipeline import passages
@@ -43,13 +43,8 @@ def handle(pool: Pool, actor: Actor, embedder: Embedder, lease: Lease) -> Callab
     for memory in memories:
         if len(chunks) < limit:
             chunks += embedded(embedder, memory, limit=limit - len(chunks))
-    windows = embedded_windows(embedder, around[:MAX_CHUNKS])
-
-    def write(conn: Conn) -> None:
-        vectors.write(conn, embedder.model, chunks)
-        vectors.replace_windows(conn, embedder.model, windows)
-
-    return write
+    chunks += embedded_windows(embedder, around[:MAX_CHUNKS])
+    return lambda conn: vectors.write(conn, embedder.model, chunks)
 
 
 def _given(conn: Conn, model: str, lease: Lease) -> tuple[list[Unembedded], list[Window], int]:
@@ -77,7 +72,7 @@ def embedded(embedder: Embedder, memory: Unembedded, *, limit: int) -> list[Embe
     ]
 
 
-def embedded_windows(embedder: Embedder, around: Sequence[Window]) -> list[EmbeddedWindow]:
+def embedded_windows(embedder: Embedder, around: Sequence[Window]) -> list[EmbeddedChunk]:
     """The windows that say something else than when they were last embedded, with their vectors."""
     texts = [(found, passages.window(embedder, found)) for found in around]
     changed = [
@@ -87,6 +82,6 @@ def embedded_windows(embedder: Embedder, around: Sequence[Window]) -> list[Embed
     ]
     made = embedder.embed_passages([text for _, text, _ in changed])
     return [
-        EmbeddedWindow(found.id, found.scope_id, len(text), digest, vector)
+        EmbeddedChunk(found.id, found.scope_id, 0, len(text), digest, vector, "window")
         for (found, text, digest), vector in zip(changed, made, strict=True)
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache, partial
 
 import psycopg
 
@@ -12,7 +13,7 @@ from memsvc.db.pool import Conn, reason
 from memsvc.errors import MemsvcError
 from memsvc.service import status
 from memsvc.service.app import App
-from memsvc.service.status import without_password
+from memsvc.service.status import StatusResult, without_password
 
 Finding = tuple[bool, str, str | None]
 
@@ -82,8 +83,9 @@ def _migrations(conn: Conn) -> Finding:
 def _store(app: App) -> Iterator[Check]:
     yield _check("service role", lambda: _service_role(app))
     yield _check("row-level security", lambda: _row_security(app))
-    yield _check("jobs", lambda: _jobs(app))
-    yield _check("coverage", lambda: _coverage(app))
+    seen = cache(partial(status.status, app))  # asked once; what it raises is each check's own finding
+    yield _check("jobs", lambda: _jobs(seen()))
+    yield _check("coverage", lambda: _coverage(seen()))
 
 
 def _service_role(app: App) -> Finding:
@@ -106,16 +108,15 @@ def _row_security(app: App) -> Finding:
     return True, "on for every table", None
 
 
-def _jobs(app: App) -> Finding:
-    seen = status.status(app)
+def _jobs(seen: StatusResult) -> Finding:
     failed = sum(row["error"] for row in seen.live_jobs.values())
     if seen.expired_leases or failed:
         return False, f"{seen.expired_leases} left behind by a worker, {failed} in error", "memsvc worker --once"
     return True, "none is stuck", None
 
 
-def _coverage(app: App) -> Finding:
-    covered = status.status(app).coverage
+def _coverage(seen: StatusResult) -> Finding:
+    covered = seen.coverage
     said = f"{covered.embedded} of {covered.total} memories can be found by meaning"
     if covered.embedded < covered.total:
         return False, said, "memsvc worker --once"
