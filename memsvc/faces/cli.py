@@ -121,7 +121,7 @@ def doctor(as_json: bool) -> None:
 @click.option("--emit", type=click.Path(path_type=Path, file_okay=False), help="Write the files there instead.")
 @as_json
 def migrate(dry_run: bool, emit: Path | None, as_json: bool) -> None:
-    """Bring the database's schema up to date."""
+    """Bring the database's schema up to date, its indexes over vectors too."""
     from memsvc.service import server
 
     with _app() as app:
@@ -132,6 +132,7 @@ def migrate(dry_run: bool, emit: Path | None, as_json: bool) -> None:
         result = server.migrate(app, dry_run=dry_run)
     done = "missing" if dry_run else "applied"
     lines = [f"{done}: {name}" for name in result.applied] or ["nothing to apply"]
+    lines += [f"{done}: an index over the vectors of {model}" for model in result.indexed]
     _print_lines(result, as_json, lines)
 
 

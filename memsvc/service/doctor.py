@@ -11,7 +11,7 @@ import psycopg
 from memsvc.db import checks, migrate
 from memsvc.db.pool import Conn, reason
 from memsvc.errors import MemsvcError
-from memsvc.service import status
+from memsvc.service import indexes, status
 from memsvc.service.app import App
 from memsvc.service.status import StatusResult, without_password
 
@@ -86,6 +86,7 @@ def _store(app: App) -> Iterator[Check]:
     seen = cache(partial(status.status, app))  # asked once; what it raises is each check's own finding
     yield _check("jobs", lambda: _jobs(seen()))
     yield _check("coverage", lambda: _coverage(seen()))
+    yield _check("vector indexes", lambda: _vector_indexes(app))
 
 
 def _service_role(app: App) -> Finding:
@@ -121,3 +122,9 @@ def _coverage(seen: StatusResult) -> Finding:
     if covered.embedded < covered.total:
         return False, said, "memsvc worker --once"
     return True, said, None
+
+
+def _vector_indexes(app: App) -> Finding:
+    if models := indexes.due(app):
+        return False, f"recall scans the many vectors of {', '.join(models)} one by one", "memsvc migrate"
+    return True, "none is missing", None

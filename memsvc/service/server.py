@@ -9,6 +9,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from memsvc.db import migrate as migrations
 from memsvc.errors import WrongUse
+from memsvc.service import indexes
 from memsvc.service.app import App
 from memsvc.service.status import without_password
 
@@ -31,9 +32,13 @@ class DownResult:
 
 @dataclass(frozen=True)
 class MigrateResult:
-    """The migrations that were applied, or with a dry run those that would be."""
+    """
+    The migrations that were applied and the models whose vectors got an index, or with a dry run those that would be;
+    before the schema is there, no model can be named.
+    """
 
     applied: tuple[str, ...]
+    indexed: tuple[str, ...]
     dry_run: bool
 
 
@@ -66,7 +71,8 @@ def down(app: App) -> DownResult:
 
 def migrate(app: App, *, dry_run: bool = False) -> MigrateResult:
     """
-    Apply what is missing, with the admin login where there is one, and let the service's login act as memsvc_service.
+    Apply what is missing, with the admin login where there is one, let the service's login act as memsvc_service, and
+    build the indexes that the stored vectors have come to want.
 
     Raises:
         MigrationDrift, MissingExtension, DatabaseUnavailable: it cannot be done, and nothing is half done.
@@ -74,8 +80,10 @@ def migrate(app: App, *, dry_run: bool = False) -> MigrateResult:
     with migrations.connect(app.settings.admin_database_url or app.database_url) as conn:
         if dry_run:
             migrations.check_server(conn)
-            return MigrateResult(_names(migrations.pending(conn)), dry_run)
-        return MigrateResult(_names(migrations.migrate(conn, service_login=_login(app))), dry_run)
+            missing = migrations.pending(conn)
+            return MigrateResult(_names(missing), () if missing else tuple(indexes.due(app)), dry_run)
+        applied = migrations.migrate(conn, service_login=_login(app))
+    return MigrateResult(_names(applied), tuple(indexes.build(app)), dry_run)
 
 
 def emit(folder: Path) -> list[Path]:

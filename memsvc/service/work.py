@@ -14,6 +14,7 @@ from memsvc.ledger import jobs
 from memsvc.model.job import EMBED, Lease
 from memsvc.pipeline import embed, worker
 from memsvc.pipeline.worker import Done, Handler, Work
+from memsvc.service import indexes
 from memsvc.service.app import App
 
 logger = logging.getLogger(__name__)
@@ -36,7 +37,9 @@ def handlers(app: App) -> dict[str, Handler]:
 
 def work(app: App, *, once: bool, stop: Event, after_each: Callable[[Done], None] | None = None) -> Done:
     """Do what is due: until nothing is, with `once`, else until `stop` is set."""
-    return worker.run(_task(app), once=once, stop=stop, after_each=after_each)
+    done = worker.run(_task(app), once=once, stop=stop, after_each=after_each)
+    indexes.build_if_allowed(app)
+    return done
 
 
 def work_one(app: App) -> None:

@@ -15,36 +15,103 @@ as $$
         '[^[:alnum:]]+', ' ', 'g')
 $$;
 
--- What a memory can be found by: stems, whole tokens, and the parts of identifiers. A tsvector holds at most 1 MB; the cut
--- keeps the longest text inside that.
+-- The pairs of neighbouring characters in what is written without blanks (Chinese, Japanese, Korean, Thai, Lao, Burmese,
+-- Khmer), and the single characters too, so that a word of one character is found.
+create function memsvc.bigrams(given text) returns tsvector
+language sql immutable parallel safe strict
+set search_path = pg_catalog, pg_temp
+as $$
+    select case
+        when given ~ '[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]'
+        then (
+            select array_to_tsvector(array_agg(distinct substr(run[1], at, size)))
+            from regexp_matches(given,
+                '[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]+',
+                'g') run,
+                generate_series(1, 2) size,
+                generate_series(1, length(run[1]) - size + 1) at)
+        else ''::tsvector
+    end
+$$;
+
+-- The language of a text besides English, as a text search configuration: told by its script, else by its small words, of
+-- which there must be two at least and more than English ones; null where none is told.
+create function memsvc.language(given text) returns regconfig
+language sql immutable parallel safe strict
+set search_path = pg_catalog, pg_temp
+as $$
+    select case
+        when given ~ '[\u0400-\u04ff]' then 'russian'::regconfig
+        when given ~ '[\u0370-\u03ff]' then 'greek'::regconfig
+        when given ~ '[\u0600-\u06ff]' then 'arabic'::regconfig
+        when given ~ '[\u0900-\u097f]' then 'hindi'::regconfig
+        else (
+            select nullif(small.language, 'english')::regconfig
+            from (values
+                ('english', '\m(the|and|of|to|is|in|for|with|that|not|are|was|it|this|be|on)\M'),
+                ('german', '\m(der|die|das|und|nicht|ist|mit|den|wir|ein|eine|einen|für|auf|zu|dem|werden|im)\M'),
+                ('french', '\m(le|la|les|des|est|pas|une|dans|pour|que|avec|sur|du|au|et|il)\M'),
+                ('spanish', '\m(el|los|las|que|una|para|con|por|del|está|como|es|la|en|se|y)\M'),
+                ('portuguese', '\m(não|uma|para|com|os|dos|por|está|são|do|da|que|um|em|ao|e)\M'),
+                ('italian', '\m(il|che|non|per|una|con|gli|della|sono|di|del|è|si|nel|la|e)\M'),
+                ('dutch', '\m(het|een|niet|van|voor|met|zijn|de|en|dat|op|wordt|te|naar)\M'),
+                ('swedish', '\m(och|att|det|som|inte|är|för|på|en|ett|med|av|till)\M'),
+                ('danish', '\m(og|ikke|det|af|til|på|er|som|med|den|en|et|jeg)\M'),
+                ('norwegian', '\m(og|ikke|det|av|til|på|er|som|med|den|en|et|jeg)\M'),
+                ('finnish', '\m(ja|ei|on|että|se|mutta|kun|ovat|tai|myös)\M')
+            ) small (language, words)
+            cross join regexp_count(left(given, 2000), small.words, 1, 'i') found
+            where found >= 2
+            order by found desc, small.language = 'english' desc, small.language
+            limit 1)
+    end
+$$;
+
+-- What a memory can be found by: stems of English and of its own language, whole tokens, the parts of identifiers, and
+-- bigrams where words are not parted. A tsvector holds at most 1 MB; the cut keeps the longest text inside that.
 create function memsvc.lexemes(context text, body text) returns tsvector
 language sql immutable parallel safe strict
 set search_path = pg_catalog, memsvc, pg_temp
 as $$
-    select to_tsvector('pg_catalog.english', whole)
+    select strip(to_tsvector('pg_catalog.english', whole)
+        || coalesce(to_tsvector(memsvc.language(whole), whole), ''::tsvector)
         || to_tsvector('pg_catalog.simple', whole)
         || to_tsvector('pg_catalog.simple', memsvc.bare_words(whole))
+        || memsvc.bigrams(whole))
     from (select left(context || E'\n' || body, 60000) as whole) cut
 $$;
 
-create index memories_lexemes on memsvc.memories using gin (memsvc.lexemes(context, text)) where retired_at is null;
+-- Kept beside the text without positions, since ranking reads it far more often than anything is written.
+alter table memsvc.memories add column lexemes tsvector not null generated always as (memsvc.lexemes(context, text)) stored;
+create index memories_lexemes on memsvc.memories using gin (lexemes) where retired_at is null;
 
--- The lexemes a query is looked up by: stems and plain words. Words that say nothing (English stop words) are left out
--- unless nothing else remains. At most 200, so that a pasted page cannot run away.
+-- The lexemes a query is looked up by: stems and plain words, and bigrams. Words that say nothing (the stop words of
+-- English and of the query's language) are left out unless nothing else remains. At most 200, so that a pasted page cannot
+-- run away.
 create function memsvc.query_lexemes(query text) returns table (lexeme text)
 language sql immutable parallel safe strict
 set search_path = pg_catalog, memsvc, pg_temp
 as $$
-    with cut as (select left(query, 20000) as whole),
+    with cut as (
+        select given as whole, coalesce(memsvc.language(given), 'english'::regconfig) as language
+        from left(query, 20000) given
+    ),
     plain as (
-        select u.lexeme, to_tsvector('pg_catalog.english', u.lexeme) = ''::tsvector as says_nothing
+        select u.lexeme,
+            to_tsvector('pg_catalog.english', u.lexeme) = ''::tsvector
+                or to_tsvector(cut.language, u.lexeme) = ''::tsvector as says_nothing
         from cut, unnest(to_tsvector('pg_catalog.simple', whole)
             || to_tsvector('pg_catalog.simple', memsvc.bare_words(whole))) u
+    ),
+    pairs as (
+        select u.lexeme, length(u.lexeme) as size from cut, unnest(memsvc.bigrams(whole)) u
     ),
     telling as (
         select p.lexeme from plain p where not p.says_nothing
         union
-        select u.lexeme from cut, unnest(to_tsvector('pg_catalog.english', whole)) u
+        select u.lexeme from cut, unnest(to_tsvector('pg_catalog.english', whole) || to_tsvector(cut.language, whole)) u
+        union
+        select p.lexeme from pairs p where p.size = 2 or not exists (select from pairs longer where longer.size = 2)
     )
     select t.lexeme from telling t
     union all
@@ -99,80 +166,224 @@ as $$
         and (hidden_because is null or coalesce((wanted ->> 'hidden'::text)::boolean, false))
 $$;
 
+-- The index over a model's vectors: where there is one, its name and how many vectors it holds. Every model has its own,
+-- since an index wants one dimension; it is built when there are enough vectors to be worth it.
+create function memsvc.vector_index(model_name text) returns table (name text, size double precision)
+language sql stable
+set search_path = pg_catalog, pg_temp
+as $$
+    select c.relname::text, greatest(c.reltuples, 0)::double precision
+    from pg_class c
+    join pg_index i on i.indexrelid = c.oid
+    join pg_namespace n on n.oid = c.relnamespace
+    where n.nspname = 'memsvc'::name
+      and c.relname = ('chunk_embeddings_hnsw_'::text || md5(model_name))::name
+      and i.indisvalid
+$$;
+
+-- The nearest memories by the model's index. It is walked on until there are enough of what may be searched, or gives up;
+-- how far it looks grows with its size. Sorting is off so that the planner cannot leave the index for a scan of all.
+create function memsvc.indexed_candidates(
+    query_embedding halfvec, model_name text, size double precision, scope_ids uuid[], candidates integer, wanted jsonb
+)
+returns table (memory_id uuid)
+language plpgsql stable rows 100
+set search_path = memsvc, extensions, public, pg_temp
+set enable_sort = off
+as $body$
+begin
+    perform set_config('hnsw.iterative_scan', 'relaxed_order', true),
+        set_config('hnsw.ef_search', least(1000, greatest(200, sqrt(size)))::integer::text, true),
+        set_config('hnsw.max_scan_tuples', greatest(20000, size / 4)::integer::text, true);
+    return query execute format($query$
+        select near.memory_id
+        from (
+            select e.memory_id, e.embedding::halfvec(%1$s) <=> $1 as distance
+            from memsvc.chunk_embeddings e
+            join memsvc.recallable m on m.tenant_id = e.tenant_id and m.scope_id = e.scope_id and m.id = e.memory_id
+            where e.model = %2$L
+              and e.tenant_id = memsvc.current_tenant()
+              and e.scope_id = any ($2)
+              and memsvc.asks_for($4, m.kind, m.status, m.said_at, m.hidden_because)
+            order by e.embedding::halfvec(%1$s) <=> $1
+            limit $3 * 4
+        ) near
+        group by near.memory_id
+        order by min(near.distance), near.memory_id
+        limit $3
+    $query$, vector_dims(query_embedding), model_name)
+    using query_embedding, scope_ids, candidates, wanted;
+end
+$body$;
+
+-- The nearest memories by comparing every vector. Most questions want any memory: the nearest few are looked at first,
+-- and all only where too few of those are asked for.
+create function memsvc.compared_candidates(
+    query_embedding halfvec, model_name text, scope_ids uuid[], candidates integer, wanted jsonb
+)
+returns table (memory_id uuid)
+language plpgsql stable rows 100
+set search_path = memsvc, extensions, public, pg_temp
+as $$
+declare
+    depth integer := candidates * 4;
+    found uuid[];
+begin
+    loop
+        found := array(
+            select near.memory_id
+            from (
+                select e.scope_id, e.memory_id, min(e.embedding <=> query_embedding) as distance
+                from memsvc.chunk_embeddings e
+                where e.tenant_id = memsvc.current_tenant()
+                  and e.scope_id = any (scope_ids)
+                  and e.model = model_name
+                  and e.dimension = vector_dims(query_embedding)
+                group by e.scope_id, e.memory_id
+                order by min(e.embedding <=> query_embedding), e.memory_id
+                limit depth
+            ) near
+            join memsvc.recallable m
+                on m.tenant_id = memsvc.current_tenant() and m.scope_id = near.scope_id and m.id = near.memory_id
+            where memsvc.asks_for(wanted, m.kind, m.status, m.said_at, m.hidden_because)
+            order by near.distance, near.memory_id
+            limit candidates);
+        exit when cardinality(found) >= candidates or depth is null;
+        depth := null;
+    end loop;
+    return query select unnest(found);
+end
+$$;
+
 -- The nearest memories, each by its nearest chunk of either view. Scores are cosines; null where a view has no vector.
+-- Up to 10,000 vectors are compared one by one. Where there are more, the model's index is asked; what it cannot answer
+-- in full, because the scope or the question is too narrow for it, is compared one by one after all.
 -- Every operator fits its operands exactly, so that one which somebody else put into pgvector's schema cannot fit better.
 create function memsvc.vector_candidates(query_embedding halfvec, model_name text, searched uuid[], candidates integer, wanted jsonb)
 returns table (memory_id uuid, own double precision, around double precision)
-language sql stable security definer rows 100
+language plpgsql stable security definer rows 100
 set search_path = memsvc, extensions, public, pg_temp
 as $$
-    select e.memory_id,
-        1::double precision - min(e.embedding <=> query_embedding) filter (where e.view = 'own'),
-        1::double precision - min(e.embedding <=> query_embedding) filter (where e.view = 'window')
-    from memsvc.chunk_embeddings e
-    join memsvc.recallable m on m.tenant_id = e.tenant_id and m.scope_id = e.scope_id and m.id = e.memory_id
-    where e.tenant_id = memsvc.current_tenant()
-      and e.scope_id = any (array(select s from memsvc.permitted_scopes('read') s where s = any (searched)))
-      and e.model = model_name
-      and e.dimension = vector_dims(query_embedding)
-      and memsvc.asks_for(wanted, m.kind, m.status, m.said_at, m.hidden_because)
-    group by e.memory_id
-    order by min(e.embedding <=> query_embedding), e.memory_id
-    limit candidates
+declare
+    tenant constant uuid := memsvc.current_tenant();
+    scope_ids constant uuid[] := array(select s from memsvc.permitted_scopes('read') s where s = any (searched));
+    size double precision;
+    found uuid[];
+begin
+    if (select count(*) > 10000::bigint from (
+        select from memsvc.chunk_embeddings e
+        where e.tenant_id = tenant and e.scope_id = any (scope_ids) and e.model = model_name
+        limit 10001) bounded)
+    then
+        select i.size into size from memsvc.vector_index(model_name) i;
+        if size is not null then
+            found := array(select c.memory_id
+                from memsvc.indexed_candidates(query_embedding, model_name, size, scope_ids, candidates, wanted) c);
+        end if;
+    end if;
+    if found is null or cardinality(found) < candidates then
+        found := array(
+            select c.memory_id
+            from memsvc.compared_candidates(query_embedding, model_name, scope_ids, candidates, wanted) c);
+    end if;
+    return query
+        select e.memory_id,
+            1::double precision - min(e.embedding <=> query_embedding) filter (where e.view = 'own'),
+            1::double precision - min(e.embedding <=> query_embedding) filter (where e.view = 'window')
+        from memsvc.chunk_embeddings e
+        where e.tenant_id = tenant
+          and e.scope_id = any (scope_ids)
+          and e.model = model_name
+          and e.memory_id = any (found)
+          and e.dimension = vector_dims(query_embedding)
+        group by e.memory_id;
+end
 $$;
 
 -- How well memories match by their words: any word counts, a rare one counts more (inverse document frequency in the
 -- searched scopes). Scored are the best by their own words, the memories of `also`, and the neighbours of both in their
 -- conversation. own is a memory's own words, around those of it and its neighbours together.
 -- It needs nothing of pgvector's schema, in which somebody else may be allowed to create better fitting operators.
--- A word that more than 2,000 memories have finds no candidates, it only adds to what other words have found; where all
--- are that common, the first 2,000 of each stand for the rest.
+-- Looked up are the rarest words, as many as come to about 50,000 matches; commoner ones find no candidates, they only add
+-- to what the others have found. How common a word is, the newest 1,000 of all
+-- scopes together tell; up to 10,000 memories all words are looked up.
 create function memsvc.text_scores(query text, searched uuid[], candidates integer, also uuid[], wanted jsonb)
 returns table (memory_id uuid, own double precision, around double precision)
 language sql stable security definer rows 300
 set search_path = pg_catalog, memsvc, pg_temp
+set jit = off
 as $$
     with allowed as materialized (
         select memsvc.current_tenant() as tenant_id,
             array(select s from memsvc.permitted_scopes('read') s where s = any (searched)) as scope_ids
     ),
     size as materialized (
-        select count(*)::double precision as n
+        select (
+            select count(*)::double precision
+            from memsvc.memories m
+            where m.tenant_id = a.tenant_id and m.scope_id = any (a.scope_ids) and m.retired_at is null) as n
         from allowed a
-        join memsvc.recallable m on m.tenant_id = a.tenant_id and m.scope_id = any (a.scope_ids)
-        where memsvc.asks_for(wanted, m.kind, m.status, m.said_at, m.hidden_because)
+    ),
+    sample as materialized (
+        select newest.lexemes
+        from allowed a
+        cross join size
+        cross join lateral unnest(a.scope_ids) s
+        cross join lateral (
+            select m.lexemes
+            from memsvc.memories m
+            where m.tenant_id = a.tenant_id and m.scope_id = s and m.retired_at is null
+            order by m.said_at desc, m.id
+            limit 1 + 1000 / cardinality(a.scope_ids)
+        ) newest
+        where size.n > 10000
+    ),
+    words as materialized (
+        select q.lexeme, memsvc.one_lexeme(q.lexeme) as word
+        from memsvc.query_lexemes(query) q
+    ),
+    guessed as materialized (
+        select w.lexeme, w.word,
+            size.n * coalesce((select avg((s.lexemes @@ w.word)::integer) from sample s), 0) as n
+        from words w, size
+    ),
+    asked as materialized (
+        select g.lexeme, g.word, g.n,
+            sum(g.n) over rarest_first <= 50000 or row_number() over rarest_first = 1 as is_looked_up
+        from guessed g
+        window rarest_first as (order by g.n, g.lexeme)
     ),
     found as materialized (
         select q.lexeme, f.id
-        from memsvc.query_lexemes(query) q
+        from asked q
         cross join allowed a
         cross join lateral (
             select m.id
             from memsvc.recallable m
-            where memsvc.lexemes(m.context, m.text) @@ memsvc.one_lexeme(q.lexeme)
+            where m.lexemes @@ q.word
               and m.retired_at is null
               and m.tenant_id = a.tenant_id
               and m.scope_id = any (a.scope_ids)
               and memsvc.asks_for(wanted, m.kind, m.status, m.said_at, m.hidden_because)
-            limit 2001
+            limit 50001
         ) f
+        where q.is_looked_up
     ),
     weights as materialized (
-        select f.lexeme, ln(1 + (size.n - count(*) + 0.5) / (count(*) + 0.5)) as weight, count(*) > 2000 as is_common
-        from found f, size
-        group by f.lexeme, size.n
-    ),
-    usable as materialized (
-        select w.lexeme, w.weight
-        from weights w
-        where not w.is_common or not exists (select from weights o where not o.is_common)
+        select df.lexeme, ln(1 + (size.n - df.n + 0.5) / (df.n + 0.5)) as weight
+        from (
+            select f.lexeme, count(*)::double precision as n from found f group by f.lexeme
+            union all
+            select q.lexeme, q.n from asked q where not q.is_looked_up
+        ) df
+        cross join size
     ),
     best as (
         select f.id
         from found f
-        join usable u on u.lexeme = f.lexeme
+        join weights w on w.lexeme = f.lexeme
         group by f.id
-        order by sum(u.weight) desc, f.id
+        order by sum(w.weight) desc, f.id
         limit candidates
     ),
     pool as materialized (
@@ -193,23 +404,10 @@ as $$
             and n.ordinal in (p.ordinal - 1, p.ordinal + 1) and n.retired_at is null
         where memsvc.asks_for(wanted, n.kind, n.status, n.said_at, n.hidden_because)
     ),
-    matched as materialized (
-        select f.id, f.lexeme, u.weight
-        from found f
-        join usable u on u.lexeme = f.lexeme
+    near as materialized (
+        select s.id, s.id as near_id, s.tenant_id from scored s
         union all
-        select s.id, w.lexeme, w.weight
-        from weights w
-        cross join scored s
-        join memsvc.memories m on m.tenant_id = s.tenant_id and m.id = s.id
-        where w.is_common
-          and w.lexeme not in (select lexeme from usable)
-          and memsvc.lexemes(m.context, m.text) @@ memsvc.one_lexeme(w.lexeme)
-    ),
-    near as (
-        select s.id, s.id as near_id from scored s
-        union all
-        select s.id, n.id
+        select s.id, n.id, n.tenant_id
         from scored s
         join memsvc.memories n
             on n.tenant_id = s.tenant_id and n.scope_id = s.scope_id and n.source_id = s.source_id
@@ -217,11 +415,17 @@ as $$
             and n.ordinal in (s.ordinal - 1, s.ordinal + 1) and n.retired_at is null
         where memsvc.is_current(n)
     ),
+    matched as materialized (
+        select m.id, w.lexeme, w.weight
+        from (select distinct n.tenant_id, n.near_id from near n) one
+        join memsvc.memories m on m.tenant_id = one.tenant_id and m.id = one.near_id
+        cross join lateral unnest(m.lexemes) l
+        join weights w on w.lexeme = l.lexeme
+    ),
     by_own as (
-        select s.id, sum(m.weight) as score
-        from scored s
-        join matched m on m.id = s.id
-        group by s.id
+        select m.id, sum(m.weight) as score
+        from matched m
+        group by m.id
     ),
     by_window as (
         select words.id, sum(words.weight) as score
@@ -239,7 +443,7 @@ as $$
 $$;
 
 -- The newest memories, equal texts once. Copies of one home could crowd out everything else: the newest are looked at
--- twenty times as deep as is asked for.
+-- twenty times as deep as is asked for, scope by scope.
 create function memsvc.recency_candidates(searched uuid[], candidates integer, wanted jsonb)
 returns table (memory_id uuid)
 language sql stable rows 20
@@ -248,10 +452,14 @@ as $$
     select once.id
     from (
         select distinct on (newest.text_sha256) newest.id, newest.said_at
-        from (
+        from unnest(searched) s
+        cross join lateral (
             select m.id, m.text_sha256, m.said_at
             from memsvc.recallable m
-            where m.scope_id = any (searched) and memsvc.asks_for(wanted, m.kind, m.status, m.said_at, m.hidden_because)
+            where m.tenant_id = memsvc.current_tenant()
+              and m.scope_id = s
+              and m.retired_at is null
+              and memsvc.asks_for(wanted, m.kind, m.status, m.said_at, m.hidden_because)
             order by m.said_at desc, m.id
             limit candidates * 20
         ) newest
@@ -276,6 +484,7 @@ returns table (
 )
 language sql stable rows 20
 set search_path = memsvc, extensions, public, pg_temp
+set jit = off
 as $$
     with by_vector as materialized (
         select v.memory_id

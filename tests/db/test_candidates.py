@@ -47,7 +47,7 @@ where pronamespace = 'memsvc'::regnamespace and prosecdef and 'searched' = any (
 # The same questions, asked plainly: only the policies keep apart what may be read.
 BY_TEXT: LiteralString = """
 with readable as (
-    select m.id, memsvc.lexemes(m.context, m.text) as lexemes
+    select m.id, m.lexemes
     from memsvc.memories m
     where m.scope_id = any (%(searched)s)
       and m.retired_at is null
@@ -60,9 +60,12 @@ found as (
     join memsvc.query_lexemes(%(query)s) q on r.lexemes @@ memsvc.one_lexeme(q.lexeme)
 ),
 frequency as (select lexeme, count(*)::double precision as df from found group by lexeme)
-select f.id, sum(ln(1 + ((select count(*) from readable) - df + 0.5) / (df + 0.5)))
+select f.id, sum(ln(1 + (size.n - df + 0.5) / (df + 0.5)))
 from found f
 join frequency using (lexeme)
+cross join (
+    select count(*) as n from memsvc.memories m where m.scope_id = any (%(searched)s) and m.retired_at is null
+) size
 group by f.id
 """
 BY_VECTOR: LiteralString = """
