@@ -5,14 +5,20 @@
 set role memsvc_owner;
 set search_path = memsvc, extensions, public;
 
--- Words of a text, one blank between: what is left of paths, identifiers and punctuation.
+-- Words of a text, one blank between: what is left without punctuation.
 create function memsvc.bare_words(given text) returns text
 language sql immutable parallel safe strict
 set search_path = pg_catalog, pg_temp
+as $$ select regexp_replace(given, '[^[:alnum:]]+', ' ', 'g') $$;
+
+-- The words of paths and identifiers: whole, and where camelCase joins some, in parts too.
+create function memsvc.parts(given text) returns text
+language sql immutable parallel safe strict
+set search_path = pg_catalog, memsvc, pg_temp
 as $$
-    select regexp_replace(
-        regexp_replace(given, '([[:lower:][:digit:]])([[:upper:]])', '\1 \2', 'g'),
-        '[^[:alnum:]]+', ' ', 'g')
+    select memsvc.bare_words(given) || case when given ~ '[[:lower:][:digit:]][[:upper:]]'
+        then ' ' || memsvc.bare_words(regexp_replace(given, '([[:lower:][:digit:]])([[:upper:]])', '\1 \2', 'g'))
+        else '' end
 $$;
 
 -- The pairs of neighbouring characters in what is written without blanks (Chinese, Japanese, Korean, Thai, Lao, Burmese,
@@ -76,7 +82,7 @@ as $$
     select strip(to_tsvector('pg_catalog.english', whole)
         || coalesce(to_tsvector(memsvc.language(whole), whole), ''::tsvector)
         || to_tsvector('pg_catalog.simple', whole)
-        || to_tsvector('pg_catalog.simple', memsvc.bare_words(whole))
+        || to_tsvector('pg_catalog.simple', memsvc.parts(whole))
         || memsvc.bigrams(whole))
     from (select left(context || E'\n' || body, 60000) as whole) cut
 $$;
@@ -101,7 +107,7 @@ as $$
             to_tsvector('pg_catalog.english', u.lexeme) = ''::tsvector
                 or to_tsvector(cut.language, u.lexeme) = ''::tsvector as says_nothing
         from cut, unnest(to_tsvector('pg_catalog.simple', whole)
-            || to_tsvector('pg_catalog.simple', memsvc.bare_words(whole))) u
+            || to_tsvector('pg_catalog.simple', memsvc.parts(whole))) u
     ),
     pairs as (
         select u.lexeme, length(u.lexeme) as size from cut, unnest(memsvc.bigrams(whole)) u

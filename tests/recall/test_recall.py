@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pytest
 
-from memsvc.db.pool import Pool
+from memsvc.db.pool import Conn, Pool
 from memsvc.errors import NotFound, WrongUse
 from memsvc.model.principal import OWNER
 from memsvc.recall import search
@@ -324,3 +324,52 @@ def test_the_speaker_whom_the_query_names_comes_first(app: App) -> None:
 
 def day(number: int) -> datetime:
     return datetime(2026, 3, number, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("remembered", "asked"),
+    [
+        (
+            "Die Tests laufen nur mit pnpm, und das ist im Handbuch beschrieben",
+            "welche Beschreibung ist für den Testlauf",
+        ),
+        ("Les migrations sont dans le dossier supabase, pas dans la racine", "où est la migration"),
+        ("Миграции лежат в папке supabase", "где миграция"),
+        ("テストは常にpnpmで実行する", "実行"),
+        ("数据库迁移放在目录里", "迁移"),
+        ("我的猫叫小白", "猫"),
+        ("ฐานข้อมูลอยู่ในโฟลเดอร์นี้", "โฟลเดอร์"),
+        ("the parser is in src/parse/UrlParser.ts", "urlparser"),
+        ("call parse_url_parts before fetching", "url parts"),
+    ],
+)
+def test_words_are_found_in_their_language(app: App, remembered: str, asked: str) -> None:
+    for text in (remembered, "a line of another kind", "noch eine Zeile", "別の行"):
+        remember(app, RememberRequest(text, scope="global"))
+
+    (best, *_) = ask(app, asked).hits
+
+    assert best.text == remembered
+    assert best.ranks.text == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("run the tests with pnpm and not with npm", None),
+        ("pnpm", None),
+        ("die Tests laufen nicht mit npm", "german"),
+        ("les tests ne sont pas dans la racine", "french"),
+        ("las pruebas se ejecutan con pnpm, no con npm", "spanish"),
+        ("de testen draaien niet met npm", "dutch"),
+        ("тесты", "russian"),
+        ("README.md is die in of", None),
+    ],
+)
+def test_language_is_told_by_script_and_small_words(conn: Conn, text: str, language: str | None) -> None:
+    assert conn.execute("select memsvc.language(%s)::text", [text]).fetchone() == (language,)
+
+
+def test_pairs_of_characters_stand_for_words_without_blanks(conn: Conn) -> None:
+    row = conn.execute("select tsvector_to_array(memsvc.bigrams(%s)), memsvc.bigrams('words')::text", ["pnpmで実行"])
+    assert row.fetchone() == (["で", "で実", "実", "実行", "行"], "")
