@@ -20,8 +20,8 @@ UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
 
 
 def loose(schema: str) -> str:
-    """The same columns without types and constraints: SQLite then keeps whatever it is given."""
-    for word in (" TEXT", " INTEGER", " NOT NULL", " PRIMARY KEY", " DEFAULT 0", ", PRIMARY KEY (kind, job_key)"):
+    """The same columns and defaults without types and constraints: SQLite then keeps whatever it is given."""
+    for word in (" TEXT", " INTEGER", " NOT NULL", " PRIMARY KEY", ", PRIMARY KEY (kind, job_key)"):
         schema = schema.replace(word, "")
     return schema.replace(", (kind, job_key)", "")
 
