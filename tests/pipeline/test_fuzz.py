@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,9 @@ from memsvc.service.app import App
 from memsvc.service.imports import ImportRequest, run_import
 from tests.importers.fuzzed import ENCODINGS, TABLES, cuts, flipped, made, readable
 
-ROWS = 16
-SEEDS = range(5)
-FLIPS = range(10)
+ROWS = 12
+SEEDS = range(4)
+FLIPS = range(8)
 WRITTEN = ("stage1_outputs", "jobs", "threads")
 KEPT = (
     "sources", "threads", "stage1_outputs", "stage1_originals", "import_rejects", "consolidation_progress", "jobs",
