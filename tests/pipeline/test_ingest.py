@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from memsvc.db.pool import Conn, Pool
-from memsvc.errors import AmbiguousSource, BadExport
+from memsvc.errors import AmbiguousSource, BadExport, WrongUse
 from memsvc.model.principal import OWNER
 from memsvc.model.report import IngestReport, MemoryTally, Tally
 from memsvc.pipeline.ingest import ingest
@@ -167,6 +167,16 @@ def test_a_label_decides(pool: Pool, tmp_path: Path) -> None:
     assert imported(pool, home, label="desktop").outputs.inserted == 13
     with pytest.raises(AmbiguousSource, match="desktop, laptop"):
         imported(pool, home)
+
+
+@pytest.mark.parametrize("label", ["", "  \n", "a\x00b", "\udcff", "é" * 101])
+def test_a_label_that_names_nothing_is_wrong_use(pool: Pool, home: Path, label: str) -> None:
+    database(home / "memories_1.sqlite", outputs=[output()])
+
+    with pytest.raises(WrongUse, match="label"):
+        imported(pool, home, label=label)
+
+    assert rows(pool, "select label from memsvc.sources") == [("local",)]
 
 
 def test_originals_are_kept_where_postgres_cannot_hold_them(pool: Pool, tmp_path: Path) -> None:
