@@ -60,6 +60,7 @@ def anything(chance: random.Random) -> Value:
             chance.choice([0.0, -1.5, 1e300, float("inf")]),
             "".join(chance.choices("aé中\U0001f600\0\r\n'\"\\{}%\ud7ff", k=chance.randrange(40))),
             "x" * chance.choice([0, 1, PAGE - 100, PAGE, 5 * PAGE]),
+            chance.randbytes(chance.choice([400, 500, 501, PAGE])).hex(),
             bytes(chance.randrange(256) for _ in range(chance.randrange(40))),
         ]
     )

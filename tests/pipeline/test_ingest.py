@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -15,7 +16,7 @@ from memsvc.errors import AmbiguousSource, BadExport, WrongUse
 from memsvc.model.principal import OWNER
 from memsvc.model.report import IngestReport, MemoryTally, Tally
 from memsvc.pipeline.ingest import ingest
-from tests.importers.codex_home import THREADS, database, job, output, thread
+from tests.importers.codex_home import JOBS, OUTPUTS, THREADS, database, job, output, thread
 from tests.snapshots import NAMES, VERSIONS, snapshot, truth, with_markdown
 
 STORES = {"memories_1.sqlite": "v1", "memories_v2_1.sqlite": "v2", "state_5.sqlite": "state_5"}
@@ -356,6 +357,42 @@ def test_rejected_rows_are_kept_with_their_values(pool: Pool, home: Path) -> Non
     ((key, values),) = rows(pool, "select row_key, row_values from memsvc.import_rejects")
     assert key == "bad"
     assert values["generated_at"] == "soon"
+
+
+@pytest.mark.parametrize("size", [1000, 1001, 6000])
+def test_a_key_too_long_for_an_index_costs_its_row_alone(pool: Pool, home: Path, size: int) -> None:
+    # Nothing that could be compressed.
+    long = random.Random(size).randbytes(size).hex()[:size]
+    database(
+        home / "memories_1.sqlite",
+        outputs=[output("a"), output(long, raw_memory="- a \0 line\n")],
+        jobs=[job("a"), job(long, kind=long, last_error="NUL \0")],
+    )
+    database(home / "state_5.sqlite", THREADS, threads=[thread("a"), thread(long, rollout_path="NUL \0")])
+    deep = home.joinpath(
+        "memories", *(long[start : start + 200] for start in range(0, min(size, 2200), 200)), "note.md"
+    )
+    deep.parent.mkdir(parents=True)
+    deep.write_bytes(b"deep")
+
+    report = imported(pool, home)
+
+    fits = size <= 1000
+    assert report.outputs == report.jobs == report.threads == Tally(inserted=1 + fits, rejected=int(not fits))
+    assert report.files.inserted == int(size < 2000)
+    assert [("skipped" in text) for text in report.warnings] == [True] * (size > 2000)
+    assert all("is longer than 1000 bytes" in row.reason for row in report.rejected)
+    assert rows(pool, "select count(*) from memsvc.import_rejects") == [(0 if fits else 3,)]
+
+
+def test_equal_rows_of_a_table_without_a_key_are_counted_each_and_kept_once(pool: Pool, home: Path) -> None:
+    keyless = OUTPUTS.replace(" PRIMARY KEY", "")
+    database(home / "memories_1.sqlite", keyless, JOBS, outputs=[output("a")] * 4)
+
+    first, second = imported(pool, home), imported(pool, home)
+
+    assert (first.outputs, second.outputs) == (Tally(inserted=1, rejected=3), Tally(unchanged=1, rejected=3))
+    assert rows(pool, "select count(*) from memsvc.import_rejects") == [(1,)]
 
 
 def test_threads_lie_in_the_project_of_their_origin_or_folder(pool: Pool, tmp_path: Path) -> None:
