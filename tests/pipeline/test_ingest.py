@@ -153,6 +153,25 @@ def test_an_older_snapshot_changes_nothing(pool: Pool, tmp_path: Path, version: 
     assert_as_in_truth(pool, truth(version, "04-killed"))
 
 
+def test_an_older_export_that_a_newer_one_overtakes_sets_no_flags(pool: Pool, tmp_path: Path) -> None:
+    older, newer = tmp_path / "older", tmp_path / "newer"
+    for folder, selected in ((older, 0), (newer, 1)):
+        used = {"usage_count": selected, "last_usage": 1_796_080_000 + selected}
+        database(folder / "memories_1.sqlite", outputs=[output(selected_for_phase2=selected, **used)])
+        database(folder / "state_5.sqlite", THREADS, threads=[thread()])
+    reports: list[IngestReport] = []
+
+    def overtake(done: int) -> None:
+        if not reports:
+            reports.append(imported(pool, newer))
+
+    overtaken = ingest(pool, OWNER, "codex", older, host="here", progress=overtake)
+
+    assert [report.source for report in reports] == ["codex"]
+    assert (reports[0].outputs, overtaken.outputs) == (Tally(inserted=1), Tally(older=1))
+    assert rows(pool, "select selected_for_phase2, usage_count from memsvc.stage1_outputs") == [(1, 1)]
+
+
 def test_two_homes_are_two_sources(pool: Pool, tmp_path: Path) -> None:
     one = imported(pool, snapshot(VERSIONS[0], "05-checkpointed", tmp_path / "a"))
     two = imported(pool, snapshot(VERSIONS[1], "05-checkpointed", tmp_path / "b"))
