@@ -13,6 +13,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST = -62_135_596_800  # 0001-01-01 in seconds
 _LAST = 253_402_300_799  # 9999-12-31 in seconds
 _SHOWN = 80  # characters of a value in a reason
+LONGEST_KEY = 1000  # bytes of one part of a key; an index entry of the database holds no more of two
 
 
 class Text(bytes):
@@ -66,18 +67,23 @@ def fit(table: Table, raw: Mapping[str, Raw]) -> Fitted:
     Turn an exported row into values.
 
     Raises:
-        Unfit: a value is NULL where it must not be, of a wrong type, or an instant that does not exist.
+        Unfit: a value is NULL where it must not be, of a wrong type, or an instant that does not exist; or a key is too
+            long.
     """
     values: dict[str, object] = dict(table.absent)
     for column in table.columns:
         if column.name in raw:
             values[column.name] = _value(column, raw[column.name])
+    for name in table.key:
+        part = raw[name]
+        if isinstance(part, bytes) and len(part) > LONGEST_KEY:
+            raise Unfit(f"{name} is longer than {LONGEST_KEY} bytes: {shown(part)}")
     known = {column.name for column in table.columns}
     return Fitted(values, {name: _scalar(value) for name, value in raw.items() if name not in known})
 
 
 def key(table: Table, raw: Mapping[str, Raw]) -> str:
-    """The key of a row as far as it can be shown, parts joined by a slash; '' for NULL."""
+    """The key of a row as far as it can be shown and kept, parts joined by a slash; '' for NULL."""
     return "/".join(_shown_key(raw.get(name)) for name in table.key)
 
 
@@ -148,4 +154,5 @@ def _scalar(raw: Raw) -> Scalar:
 
 def _shown_key(raw: Raw) -> str:
     # The key of a rejected row goes into a Postgres text column, which takes no NUL.
-    return "" if raw is None else str(_scalar(raw)).replace("\0", "\ufffd")
+    whole = "" if raw is None else str(_scalar(raw)).replace("\0", "\ufffd")
+    return whole.encode(errors="replace")[:LONGEST_KEY].decode(errors="ignore")

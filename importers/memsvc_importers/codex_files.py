@@ -11,6 +11,7 @@ from memsvc_importers import codex_layout, codex_markdown
 from memsvc_importers.codex_markdown import Header
 
 LARGEST = 16 * 1024 * 1024  # bytes
+LONGEST_PATH = 2000  # bytes; an index entry of the database holds no more
 
 # Two kinds of baseline that Codex compares its folder with; neither is memory.
 _BASELINES = (".git", ".codex-baseline")
@@ -65,7 +66,9 @@ def _regular_files(home: Path, folder: str, warn: Callable[[str], None]) -> Iter
 
 def _copied(home: Path, path: str, into: Path, warn: Callable[[str], None]) -> bool:
     try:
-        path.encode()
+        if len(path.encode()) > LONGEST_PATH:
+            warn(f"the path {path[:100]!r}... is longer than {LONGEST_PATH} bytes: the file was skipped")
+            return False
         with (home / path).open("rb") as file:
             content = file.read(LARGEST + 1)
     except UnicodeEncodeError:

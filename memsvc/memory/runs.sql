@@ -42,12 +42,15 @@ order by r.started_at desc, r.id
 limit %(limit)s;
 
 -- name: reject
+-- A table without a key may hold the same row many times; it is kept once.
 insert into memsvc.import_rejects (
     tenant_id, source_id, store, table_name, row_key, row_sha256, reason, row_values)
-select memsvc.current_tenant(), %(source_id)s, given.store, given.table_name, given.row_key, given.row_sha256,
+select distinct on (given.store, given.table_name, given.row_key, given.row_sha256)
+    memsvc.current_tenant(), %(source_id)s, given.store, given.table_name, given.row_key, given.row_sha256,
     given.reason, given.row_values
 from json_to_recordset(%(rows)s::json) as given (
     store text, table_name text, row_key text, row_sha256 bytea, reason text, row_values jsonb)
+order by given.store, given.table_name, given.row_key, given.row_sha256, given.reason
 on conflict on constraint import_rejects_pkey do update set
     row_values = excluded.row_values
 where not %(exact)s;

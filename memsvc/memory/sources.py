@@ -10,10 +10,14 @@ from psycopg.rows import class_row
 
 from memsvc.db import queries
 from memsvc.db.pool import Conn
-from memsvc.errors import AmbiguousSource, Conflict
+from memsvc.errors import AmbiguousSource, Conflict, WrongUse
 from memsvc.model.export import Identity
+from memsvc.model.scope import is_storable
 
 SQL = queries.load(__file__)
+
+# It is shown in every table, and is part of the name of the source's own project.
+LONGEST_LABEL_BYTES = 200
 
 
 @dataclass(frozen=True)
@@ -37,9 +41,15 @@ def identify(conn: Conn, importer: str, identity: Identity, *, label: str | None
     Raises:
         AmbiguousSource: several known sources fit.
         Conflict: the label belongs to another importer.
+        WrongUse: the label is blank, too long, or no text.
     """
+    if label is not None and not (label.strip() and is_storable(label, longest=LONGEST_LABEL_BYTES)):
+        raise WrongUse(
+            f"a source's label is some text of at most {LONGEST_LABEL_BYTES} bytes",
+            mend="name the source with --source LABEL, or leave that out",
+        )
     conn.execute(SQL["lock_sources"], {"importer": importer})
-    found = _labelled(conn, importer, label) if label else _matching(conn, importer, identity, path)
+    found = _labelled(conn, importer, label) if label is not None else _matching(conn, importer, identity, path)
     if found is not None:
         return found
     return _add(conn, importer, label or _free_label(conn, importer), identity.home, host)

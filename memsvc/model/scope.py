@@ -18,6 +18,12 @@ LONGEST_NAME_BYTES = 2000
 SCP_FORM = re.compile(r"^(?:[^@/\s]+@)?(\[[^\]]+\]|[^:/@\s\[\]]+):(?!//|:)([^?#]+)")
 URL_FORM = re.compile(r"^[a-z][a-z0-9+.-]*://(?:[^/\s]*@)?(\[[^\]]+\]|[^:/@\s\[\]]+)(?::\d*)?/([^?#]+)", re.IGNORECASE)
 CREDENTIALS = re.compile(r"(?<=://)(?!git@)[^/\s]*@")
+# Where hosting services take ssh through a firewall, on the port of https.
+SSH_OVER_443 = {
+    "ssh.github.com": "github.com",
+    "altssh.gitlab.com": "gitlab.com",
+    "altssh.bitbucket.org": "bitbucket.org",
+}
 THIS_MACHINE = re.compile(r"^(?:localhost|127\.[\d.]+|\[::1\])$", re.IGNORECASE)
 
 DRIVE = re.compile(r"^[a-zA-Z]:[\\/]")
@@ -79,12 +85,12 @@ def identity(
     return ProjectIdentity(tuple(Alias(kind, where, value) for kind, where, value in marks if value))
 
 
-def is_storable(name: str) -> bool:
-    """Can the database hold it as a name: not empty, not too long, no NUL, nothing that is no Unicode?"""
+def is_storable(name: str, *, longest: int = LONGEST_NAME_BYTES) -> bool:
+    """Can the database hold it as a name: not empty, at most so many bytes, no NUL, nothing that is no Unicode?"""
     if not name or "\x00" in name:
         return False
     try:
-        return len(name.encode()) <= LONGEST_NAME_BYTES
+        return len(name.encode()) <= longest
     except UnicodeEncodeError:
         return False
 
@@ -105,7 +111,8 @@ def normalised_origin(url: str) -> str | None:
         return None
     path = re.sub(r"/+", "/", match[2].lower()).strip("/ ")
     path = re.sub(r"(?:\.git|[/\s])+$", "", path)
-    origin = unicodedata.normalize("NFC", f"{match[1].lower()}/{path}")
+    host = match[1].lower().removesuffix(".")
+    origin = unicodedata.normalize("NFC", f"{SSH_OVER_443.get(host, host)}/{path}")
     return origin if path and is_storable(origin) else None
 
 

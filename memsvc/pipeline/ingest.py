@@ -24,7 +24,7 @@ from memsvc.memory import files, history, originals, outputs, runs, scopes, sour
 from memsvc.memory.kept import as_text
 from memsvc.memory.outputs import StoredOutput
 from memsvc.memory.sources import Source
-from memsvc.model.export import FileRow, JobRow, OutputRow, ProgressRow, Rejected, Row, ThreadRow
+from memsvc.model.export import FileRow, Identity, JobRow, OutputRow, ProgressRow, Rejected, Row, ThreadRow
 from memsvc.model.principal import Actor
 from memsvc.model.report import IngestReport, Outcome, RejectedRow, Tally, Upserted
 from memsvc.model.scope import ProjectIdentity, identity
@@ -48,10 +48,11 @@ class Ingest:
     actor: Actor
     host: str
     source: Source
-    from_newest: bool
+    identity: Identity
     run_id: UUID
     report: IngestReport
     exact: bool = True
+    from_newest: bool = False
     projects: dict[ProjectIdentity, UUID] = field(default_factory=dict)
 
 
@@ -88,7 +89,7 @@ def ingest(
             _write_all(begin, work, export, progress)
             work.report.warnings.extend(export.warnings)
             with begin() as conn:
-                _finish(conn, work, export)
+                _finish(conn, work)
         return work.report
 
 
@@ -111,7 +112,12 @@ def _write_all(begin: Begin, work: Ingest, export: importer.Export, progress: Pr
     for batch in batches(export.rows()):
         with begin() as conn:
             sources.lock(conn, work.source)
+            # A newer export may have come in between two batches; an older one must see that this one has.
+            work.from_newest = sources.is_newest(conn, work.source, work.identity)
             _write(conn, work, batch)
+            # Until it has a session the source is found by being new, so its first batches do not say otherwise.
+            if isinstance(batch[0], ThreadRow | OutputRow):
+                sources.saw_export(conn, work.source, work.identity)
             runs.checkpoint(conn, work.run_id, watermark(batch[-1]), _counts(work.report))
         done += len(batch)
         if progress is not None:
@@ -131,19 +137,19 @@ def _start(
     conn: Conn, actor: Actor, importer_name: str, path: Path, export: importer.Export, *, label: str | None, host: str
 ) -> Ingest:
     whole = as_text(str(path.absolute()))
-    source = sources.identify(conn, importer_name, export.identity, label=label, host=host, path=whole)
-    newest = sources.is_newest(conn, source, export.identity)
+    home = export.identity
+    source = sources.identify(conn, importer_name, home, label=label, host=host, path=whole)
     run_id = runs.start(conn, source.id, whole)
     report = IngestReport(source=source.label, stores=tuple(export.stores))
-    return Ingest(actor, host, source, newest, run_id, report)
+    return Ingest(actor, host, source, home, run_id, report)
 
 
-def _finish(conn: Conn, work: Ingest, export: importer.Export) -> None:
+def _finish(conn: Conn, work: Ingest) -> None:
     if work.report.redacted:
         work.report.warnings.append(f"secrets cut out: {work.report.redacted}")
     if not work.exact:
         originals.cut_secrets(conn, work.source.id)
-    sources.saw_export(conn, work.source, export.identity)
+    sources.saw_export(conn, work.source, work.identity)
     memories = work.report.memories
     memories.unchanged = statements.count_current(conn, work.source.id) - memories.inserted
     runs.finish(

@@ -28,7 +28,8 @@ _KEY_OF = re.compile(
 _SIGN = (
     r"[\\\"'`\])*]{0,8}[ \t]{0,40}"
     r"(?::[ \t]*[a-z_][\w.]{0,40}[ \t]*(?==[ \t]*[\"']))?"  # a type between the name and a literal
-    r"(?P<sign>:=|=>|={1,3}|:(?![:/])|(?<=[ \t])is(?=[ \t])|>|(?<=[ \t])(?=[^\s-]))[ \t]{0,40}(?:\*\*[ \t]?)?"
+    r"(?P<sign>:=|=>|={1,3}|:(?![:/])|(?<=[ \t])(?:is|ist|lautet):?(?=[ \t])|>|(?<=[ \t])(?=[^\s-]))"
+    r"[ \t]{0,40}(?:\*\*[ \t]?)?"
 )
 _PATTERNS = {word: re.compile(rf"(?P<name>{re.escape(word)}\d{{0,2}}){_SIGN}") for word in (*_STRONG, *_WEAK)}
 _LITERAL = re.compile(

@@ -16,6 +16,8 @@ Found = tuple[int, int, str]
 _ALNUM = r"[A-Za-z0-9]"
 _URL64 = r"[A-Za-z0-9_-]"
 _NO_WORD = re.compile(r"[A-Za-z]{16}")
+# The words of a command up to curl's user; at most twenty, so that a long line costs no more than a short one.
+_CURL_USER = r"(?:[ \t]++(?!-u|--user)\S++){0,20}+[ \t]++(?:-u|--user)[ \t=]?[\"']?[^\s:\"'$]++"
 
 
 def _is_key(value: str) -> bool:
@@ -102,7 +104,37 @@ _PREFIXES = {
     "nvidia-key": (("nvapi-",), rf"{_URL64}{{30,}}"),
     "tavily-key": (("tvly-",), rf"{_URL64}{{20,}}"),
     "figma-token": (("figd_",), rf"{_URL64}{{30,}}"),
+    "heroku-key": (("HRKU-",), rf"{_URL64}{{30,}}"),
+    "fly-token": (("fm1r_", "fm2_", "fo1_"), r"[A-Za-z0-9_+/=-]{30,}"),
+    "vercel-token": (("vercel_blob_rw_",), r"[A-Za-z0-9_]{30,}"),
+    "netlify-token": (("nfp_", "nfc_"), rf"{_ALNUM}{{30,}}"),
+    "doppler-token": (("dp.pt.", "dp.ct.", "dp.sa.", "dp.scim.", "dp.audit.", "dp.st."), r"[A-Za-z0-9_.-]{32,}"),
+    "pulumi-token": (("pul-",), r"[0-9a-f]{40,}"),
+    "airtable-token": (("pat",), rf"{_ALNUM}{{14}}\.[0-9a-f]{{64,}}"),
+    "dropbox-token": (("sl.",), rf"{_URL64}{{100,}}"),
+    "mailgun-key": (("key-",), r"[0-9a-f]{32}(?![A-Za-z0-9])"),
+    "launchdarkly-key": (("sdk-", "mob-"), r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"),
+    "resend-key": (("re_",), rf"{_ALNUM}{{8}}_{_ALNUM}{{20,}}"),
+    "neon-key": (("napi_",), rf"{_ALNUM}{{40,}}"),
+    "langsmith-key": (("lsv2_pt_", "lsv2_sk_"), r"[0-9a-f]{32}_[0-9a-f]{10,}"),
+    "posthog-key": (("phx_",), rf"{_ALNUM}{{40,}}"),
+    "cursor-key": (("key_",), r"[0-9a-f]{64,}"),
+    "jina-key": (("jina_",), rf"{_URL64}{{40,}}"),
+    "pinecone-key": (("pcsk_",), r"[A-Za-z0-9_]{40,}"),
+    "voyage-key": (("pa-",), rf"{_URL64}{{40,}}"),
+    "tailscale-key": (("tskey-",), r"[a-z]+-[A-Za-z0-9-]{20,}"),
+    "1password-token": (("ops_eyJ",), r"[A-Za-z0-9_+/=-]{40,}"),
+    "buildkite-token": (("bkua_",), r"[0-9a-f]{40,}"),
+    "circleci-token": (("CCIPAT_", "CCIPRJ_"), r"[A-Za-z0-9_]{40,}"),
+    "sonar-token": (("sqp_", "squ_", "sqa_"), r"[0-9a-f]{40,}"),
+    "zapier-webhook": (("hooks.zapier.com/hooks/catch/",), r"([A-Za-z0-9/]{8,})"),
+    "teams-webhook": (("webhook.office.com/webhookb2/",), r"([A-Za-z0-9@/-]{30,})"),
+    "rails-secret": (("secret_key_base",), r"[ \t]*+[:=][ \t]*+[\"']?([0-9a-f]{64,})"),
+    "azure-signature": (("sig=",), r"([A-Za-z0-9%+/=_-]{40,})"),
     "bearer-token": (("Bearer", "bearer", "BEARER"), r"[ \t:=]++([A-Za-z0-9._~+/=-]{15,}[A-Za-z0-9_~+/=-])"),
+    "authorization-key": (("ApiKey", "SSWS"), r"[ \t]++([A-Za-z0-9._~+/=-]{15,}[A-Za-z0-9_~+/=-])"),
+    "cookie": (("Cookie", "cookie"), r":[ \t]*+([A-Za-z0-9_.-]++=[A-Za-z0-9%_.~+/=-]{16,}(?:;[ \t]*+[^\s;\"'`]++)*+)"),
+    "netrc-password": (("login",), r"[ \t]++\S++\s++password[ \t]++(\S{4,})"),
 }
 _SHAPES = (
     *(_shape(rule, prefix, body) for rule, (prefixes, body) in _PREFIXES.items() for prefix in prefixes),
@@ -112,6 +144,9 @@ _SHAPES = (
     _shape("telegram-token", ":AA", rf"(?<=\d{{8}}:AA){_URL64}{{32,}}", apart=r"\D"),
     _shape("discord-webhook", "/api/webhooks/", rf"(\d{{5,}}/{_URL64}{{20,}})", apart=r"\s"),
     _shape("basic-credentials", "Basic", r"[ \t]++([A-Za-z0-9+/]{6,}={0,2})", is_secret=_is_basic),
+    _shape("terraform-token", ".atlasv1.", rf"{_URL64}{{40,}}", apart=r"\s"),
+    _shape("docker-login", '"auth"', r"[ \t]*+:[ \t]*+\"([A-Za-z0-9+/]{6,}={0,2})", is_secret=_is_basic),
+    _shape("curl-password", "curl", rf"{_CURL_USER}:([^\s\"'`]{{4,}})", is_secret=_is_set),
     _shape("url-password", "://", r"[^\s/?#@:'\"`<>]*+:([^\s/'\"`<>]+)@", apart=r"\s", is_secret=_is_url_password),
 )
 

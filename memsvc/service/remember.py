@@ -14,12 +14,16 @@ from memsvc.memory.kept import keep
 from memsvc.memory.principals import PrincipalKind
 from memsvc.memory.remembered import NewMemory
 from memsvc.model.memory import KINDS, STATUSES, Kind, Status
+from memsvc.model.scope import is_storable
 from memsvc.pipeline.embed import memory_job
 from memsvc.service import work
 from memsvc.service.app import App
 from memsvc.service.where import target
 
 LONGEST_TEXT = 100_000
+# An index entry of the database holds no more of a session and a speaker together.
+LONGEST_NAME_BYTES = 1000
+LARGEST_ORDINAL = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -112,7 +116,21 @@ def _checked(request: RememberRequest) -> str:
         raise WrongUse(f"{request.status!r} is no status", mend=f"choose one of {', '.join(STATUSES)}")
     if request.valid_from and request.valid_until and request.valid_until <= request.valid_from:
         raise WrongUse("valid_until does not come after valid_from")
+    _check_place(request)
     return text
+
+
+def _check_place(request: RememberRequest) -> None:
+    """What the database can hold of where it was said."""
+    for name in ("session", "speaker", "idempotency_key"):
+        value: str | None = getattr(request, name)
+        if value is not None and not is_storable(value, longest=LONGEST_NAME_BYTES):
+            raise WrongUse(
+                f"{name} is empty, holds what is no text, or is longer than {LONGEST_NAME_BYTES} bytes",
+                mend="leave it out, or give a shorter name",
+            )
+    if request.ordinal is not None and not -LARGEST_ORDINAL <= request.ordinal <= LARGEST_ORDINAL:
+        raise WrongUse(f"the ordinal {request.ordinal} is too large to be a place in a conversation")
 
 
 def _status(claimed: Status | None, author: PrincipalKind, notes: list[str]) -> Status:

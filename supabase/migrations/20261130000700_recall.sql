@@ -478,7 +478,8 @@ $$;
 -- The fused order. Four scores, each between 0 and 1 against the best in this answer, are added by weights fitted on
 -- conversations: a memory's own meaning 0.35, that of it and its neighbours 0.25, its own words 0.25, those of it and its
 -- neighbours 0.15. Cosines count from -0.1, which is as low as unrelated texts go. The better of its neighbours lifts a
--- memory by 0.4 of its score, a speaker whom the query names by 0.15, recency (halved every 90 days) by at most 0.02.
+-- memory by 0.4 of its score, a speaker whom the query names by 0.15, recency (halved every 90 days) by at most 0.02; after
+-- a century no number can hold what is left of that.
 -- What has no vectors is judged by its words alone, so that a memory that is not embedded yet is not behind. Equal texts
 -- are shown once; without a match anywhere the newest come.
 create function memsvc.recall(
@@ -548,7 +549,7 @@ as $$
                     where n.scope_id = b.scope_id and n.source_id = b.source_id and n.session = b.session
                       and n.ordinal in (b.ordinal - 1, b.ordinal + 1)), 0)
                 + case when memsvc.names(query, b.speaker) then 0.15 else 0 end
-                + 0.02 * exp(-ln(2) / 90 * greatest(0, extract(epoch from now() - b.said_at) / 86400))
+                + 0.02 * exp(-ln(2) / 90 * least(36500, greatest(0, extract(epoch from now() - b.said_at) / 86400)))
             ) / 1.57 as score
         from based b
         left join by_recency r on r.memory_id = b.id

@@ -72,6 +72,8 @@ remotes = st.lists(st.sampled_from(SCHEMES) | st.text(max_size=3), max_size=8).m
         "https://github.com:443/fruit/orchard-api",
         "ssh://git@github.com/fruit/orchard-api.git",
         "ssh://git@github.com:22/fruit/orchard-api.git",
+        "ssh://git@ssh.github.com:443/fruit/orchard-api.git",
+        "https://github.com./fruit/orchard-api",
         "git@github.com:fruit/orchard-api.git",
         "github.com:fruit/orchard-api",
         "GIT@GITHUB.COM:FRUIT/ORCHARD-API.GIT".lower(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -11,11 +12,11 @@ from uuid import UUID
 import pytest
 
 from memsvc.db.pool import Conn, Pool
-from memsvc.errors import AmbiguousSource, BadExport
+from memsvc.errors import AmbiguousSource, BadExport, WrongUse
 from memsvc.model.principal import OWNER
 from memsvc.model.report import IngestReport, MemoryTally, Tally
 from memsvc.pipeline.ingest import ingest
-from tests.importers.codex_home import THREADS, database, job, output, thread
+from tests.importers.codex_home import JOBS, OUTPUTS, THREADS, database, job, output, thread
 from tests.snapshots import NAMES, VERSIONS, snapshot, truth, with_markdown
 
 STORES = {"memories_1.sqlite": "v1", "memories_v2_1.sqlite": "v2", "state_5.sqlite": "state_5"}
@@ -152,6 +153,25 @@ def test_an_older_snapshot_changes_nothing(pool: Pool, tmp_path: Path, version: 
     assert_as_in_truth(pool, truth(version, "04-killed"))
 
 
+def test_an_older_export_that_a_newer_one_overtakes_sets_no_flags(pool: Pool, tmp_path: Path) -> None:
+    older, newer = tmp_path / "older", tmp_path / "newer"
+    for folder, selected in ((older, 0), (newer, 1)):
+        used = {"usage_count": selected, "last_usage": 1_796_080_000 + selected}
+        database(folder / "memories_1.sqlite", outputs=[output(selected_for_phase2=selected, **used)])
+        database(folder / "state_5.sqlite", THREADS, threads=[thread()])
+    reports: list[IngestReport] = []
+
+    def overtake(done: int) -> None:
+        if not reports:
+            reports.append(imported(pool, newer))
+
+    overtaken = ingest(pool, OWNER, "codex", older, host="here", progress=overtake)
+
+    assert [report.source for report in reports] == ["codex"]
+    assert (reports[0].outputs, overtaken.outputs) == (Tally(inserted=1), Tally(older=1))
+    assert rows(pool, "select selected_for_phase2, usage_count from memsvc.stage1_outputs") == [(1, 1)]
+
+
 def test_two_homes_are_two_sources(pool: Pool, tmp_path: Path) -> None:
     one = imported(pool, snapshot(VERSIONS[0], "05-checkpointed", tmp_path / "a"))
     two = imported(pool, snapshot(VERSIONS[1], "05-checkpointed", tmp_path / "b"))
@@ -167,6 +187,16 @@ def test_a_label_decides(pool: Pool, tmp_path: Path) -> None:
     assert imported(pool, home, label="desktop").outputs.inserted == 13
     with pytest.raises(AmbiguousSource, match="desktop, laptop"):
         imported(pool, home)
+
+
+@pytest.mark.parametrize("label", ["", "  \n", "a\x00b", "\udcff", "é" * 101])
+def test_a_label_that_names_nothing_is_wrong_use(pool: Pool, home: Path, label: str) -> None:
+    database(home / "memories_1.sqlite", outputs=[output()])
+
+    with pytest.raises(WrongUse, match="label"):
+        imported(pool, home, label=label)
+
+    assert rows(pool, "select label from memsvc.sources") == [("local",)]
 
 
 def test_originals_are_kept_where_postgres_cannot_hold_them(pool: Pool, tmp_path: Path) -> None:
@@ -346,6 +376,42 @@ def test_rejected_rows_are_kept_with_their_values(pool: Pool, home: Path) -> Non
     ((key, values),) = rows(pool, "select row_key, row_values from memsvc.import_rejects")
     assert key == "bad"
     assert values["generated_at"] == "soon"
+
+
+@pytest.mark.parametrize("size", [1000, 1001, 6000])
+def test_a_key_too_long_for_an_index_costs_its_row_alone(pool: Pool, home: Path, size: int) -> None:
+    # Nothing that could be compressed.
+    long = random.Random(size).randbytes(size).hex()[:size]
+    database(
+        home / "memories_1.sqlite",
+        outputs=[output("a"), output(long, raw_memory="- a \0 line\n")],
+        jobs=[job("a"), job(long, kind=long, last_error="NUL \0")],
+    )
+    database(home / "state_5.sqlite", THREADS, threads=[thread("a"), thread(long, rollout_path="NUL \0")])
+    deep = home.joinpath(
+        "memories", *(long[start : start + 200] for start in range(0, min(size, 2200), 200)), "note.md"
+    )
+    deep.parent.mkdir(parents=True)
+    deep.write_bytes(b"deep")
+
+    report = imported(pool, home)
+
+    fits = size <= 1000
+    assert report.outputs == report.jobs == report.threads == Tally(inserted=1 + fits, rejected=int(not fits))
+    assert report.files.inserted == int(size < 2000)
+    assert [("skipped" in text) for text in report.warnings] == [True] * (size > 2000)
+    assert all("is longer than 1000 bytes" in row.reason for row in report.rejected)
+    assert rows(pool, "select count(*) from memsvc.import_rejects") == [(0 if fits else 3,)]
+
+
+def test_equal_rows_of_a_table_without_a_key_are_counted_each_and_kept_once(pool: Pool, home: Path) -> None:
+    keyless = OUTPUTS.replace(" PRIMARY KEY", "")
+    database(home / "memories_1.sqlite", keyless, JOBS, outputs=[output("a")] * 4)
+
+    first, second = imported(pool, home), imported(pool, home)
+
+    assert (first.outputs, second.outputs) == (Tally(inserted=1, rejected=3), Tally(unchanged=1, rejected=3))
+    assert rows(pool, "select count(*) from memsvc.import_rejects") == [(1,)]
 
 
 def test_threads_lie_in_the_project_of_their_origin_or_folder(pool: Pool, tmp_path: Path) -> None:

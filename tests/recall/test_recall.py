@@ -203,6 +203,17 @@ def test_recency_only_breaks_ties(app: App) -> None:
     assert ask(app, "lunch", scope="global").hits[0].ranks.recency == 1
 
 
+def test_what_is_as_old_as_the_calendar_is_found(app: App) -> None:
+    first = remember(
+        app, RememberRequest("bronze is cast", scope="global", observed_at=datetime.min.replace(tzinfo=UTC))
+    )
+    last = remember(
+        app, RememberRequest("bronze is cut", scope="global", observed_at=datetime(9999, 12, 31, tzinfo=UTC))
+    )
+
+    assert [hit.id for hit in ask(app, "bronze", scope="global").hits] == [last.id, first.id]
+
+
 def test_equal_texts_are_shown_once(app: App, tmp_path: Path) -> None:
     for number, label in enumerate(("laptop", "desktop")):
         home = snapshot(VERSIONS[0], "05-checkpointed", tmp_path / str(number))

@@ -41,6 +41,29 @@ SHAPES = {
     "databricks-token": ["da" + "pi" + HEX],
     "vault-token": ["hv" + "s." + ALNUM],
     "groq-key": ["gs" + "k_" + LONG],
+    "heroku-key": ["HR" + "KU-" + LONG],
+    "fly-token": ["fm" + "2_" + LONG],
+    "vercel-token": ["vercel_" + "blob_rw_" + ALNUM[:16] + "_" + ALNUM],
+    "netlify-token": ["nf" + "p_" + LONG],
+    "doppler-token": [f"dp.{kind}." + LONG for kind in ("pt", "ct", "sa", "scim", "audit", "st")],
+    "pulumi-token": ["pu" + "l-" + HEX + HEX],
+    "airtable-token": ["pa" + "t" + ALNUM[:14] + "." + HEX + HEX],
+    "dropbox-token": ["s" + "l." + LONG + LONG],
+    "mailgun-key": ["ke" + "y-" + HEX],
+    "launchdarkly-key": ["sd" + "k-" + "0f1e2d3c-4b5a-4978-8796-a5b4c3d2e1f0"],
+    "resend-key": ["r" + "e_" + ALNUM[:8] + "_" + ALNUM],
+    "neon-key": ["na" + "pi_" + LONG],
+    "langsmith-key": ["lsv2" + "_pt_" + HEX + "_0123456789"],
+    "posthog-key": ["ph" + "x_" + LONG],
+    "cursor-key": ["ke" + "y_" + HEX + HEX],
+    "jina-key": ["ji" + "na_" + LONG],
+    "pinecone-key": ["pc" + "sk_" + LONG],
+    "voyage-key": ["p" + "a-" + LONG],
+    "tailscale-key": ["ts" + "key-auth-" + ALNUM[:12] + "-" + ALNUM],
+    "1password-token": ["op" + "s_eyJ" + LONG],
+    "buildkite-token": ["bk" + "ua_" + HEX + HEX],
+    "circleci-token": ["CCI" + "PAT_" + ALNUM[:22] + "_" + HEX],
+    "sonar-token": ["sq" + "p_" + HEX + HEX],
     "age-key": ["AGE-" + "SECRET-KEY-1" + LONG.upper()],
     "jwt": [f"{PART}.{PART}.{ALNUM}"],
     "telegram-token": [":AA" + ALNUM + "abc"],
@@ -79,6 +102,9 @@ ASSIGNMENTS = [
     ("x-api-key: {}", HEX),
     ("my API key is {}", HEX),
     ("the password is {}", PASSWORD),
+    ("the password is: {}", PASSWORD),
+    ("Das Passwort ist {}", PASSWORD),
+    ("Das Passwort lautet: {}", PASSWORD),
     ("access_token={}&x=1", ALNUM),
     ("https://h/?token={}&b=2", "abcdefgh" + "ijkl"),
     ("AWS_SECRET_ACCESS_KEY={}", ALNUM + "/" + "abcd+/12"),
@@ -103,6 +129,19 @@ ASSIGNMENTS = [
 ]
 
 OTHERS = [
+    ("https://hooks.zapier.com/hooks/catch/{}", "123456/" + "aB3dE6g", "zapier-webhook"),
+    ("https://x.webhook.office.com/webhookb2/{}", "0f1e2d3c-" + "4b5a-4978@" + ALNUM, "teams-webhook"),
+    ("secret_key_base: {}", HEX + HEX, "rails-secret"),
+    ("https://a.blob.example/c?sv=2022-11-02&sig={}&se=1", LONG + "%3D", "azure-signature"),
+    ("Authorization: SSWS {}", "00" + LONG, "authorization-key"),
+    ("Authorization: ApiKey {}", LONG + "==", "authorization-key"),
+    ("Cookie: {}", "sid=" + LONG + "; theme=dark", "cookie"),
+    ("curl -H 'Cookie: {}' https://x", "sid=" + LONG, "cookie"),
+    ("machine api.example login ada password {}", PASSWORD, "netrc-password"),
+    (ALNUM[:14] + "{}", ".atlas" + "v1." + LONG, "terraform-token"),
+    ('{{"auths": {{"r": {{"auth": "{}"}}}}}}', base64.b64encode(b"me:" + b"pw").decode(), "docker-login"),
+    ("curl -s -u ada:{} https://x", PASSWORD, "curl-password"),
+    ("curl --user 'ada:{}' https://x", "swordfish", "curl-password"),
     ("Authorization: Bearer {}", ALNUM, "bearer-token"),
     ("authorization: bearer {}", "abc.def" + "-ghi~1234567", "bearer-token"),
     ('-H "Authorization: Bearer {}"', HEX, "bearer-token"),
@@ -204,6 +243,22 @@ monkey=business1
 # secret
 --token
 --password-file /etc/x1
+curl -u $USER:$PASSWORD https://x
+das Passwort ist falsch
+das Passwort lautet wie der Name
+curl -sS https://x:8080/y -o z
+docker run -u 1000:1000 curl
+git push -u origin main:review
+Cookie: name=value
+the cookie: a=b is set
+login ada password reset
+patch.0f1e and path-0f1e
+re_compile_pattern_with_many_words
+key-value pairs and pa-yload
+"auth": "none"
+config=1&sig=short
+sdk-and-tools
+secret_key_base: <%= ENV %>
 """.strip().split("\n")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -125,6 +126,9 @@ def test_an_embedding_job_waits_for_what_was_remembered(app: App) -> None:
     assert jobs == [("memory_embed", str(result.id), "pending", 1, GLOBAL_SCOPE)]
 
 
+UNSTORABLE = ("", "a\x00b", "\udcff", "é" * 501)
+
+
 @pytest.mark.parametrize(
     ("fields", "said_of_it"),
     [
@@ -135,11 +139,23 @@ def test_an_embedding_job_waits_for_what_was_remembered(app: App) -> None:
         ({"scope": "all"}, "not in all"),
         ({"scope": None}, "no scope was named"),
         ({"scope": "planet:earth"}, "names no scope"),
+        ({"ordinal": 2**63}, "too large"),
+        ({"ordinal": -(2**64)}, "too large"),
+        *(({name: value}, name) for name in ("session", "speaker", "idempotency_key") for value in UNSTORABLE),
     ],
 )
 def test_wrong_use_is_named(app: App, fields: dict[str, object], said_of_it: str) -> None:
     with pytest.raises(WrongUse, match=said_of_it):
         remember(app, RememberRequest(**{"text": "a", "scope": "global", **fields}))  # type: ignore[arg-type]
+
+
+def test_the_longest_names_fit_together(app: App) -> None:
+    # Nothing that could be compressed.
+    names = {name: random.Random(name).randbytes(500).hex() for name in ("session", "speaker", "idempotency_key")}
+
+    first, second = (said(app, ordinal=2**63 - 1, **names) for _ in range(2))
+
+    assert (first.id, first.created, second.created) == (second.id, True, False)
 
 
 def test_a_text_with_nul_is_kept_as_postgres_can(app: App) -> None:
