@@ -56,10 +56,14 @@ def refill(pool: Pool, actor: Actor, embedder: Embedder) -> int:
     New input makes one job, done with whichever model is at hand. What other models lack then they find out here, each
     for itself: the kind of these jobs names the model, so that no other takes them.
     """
-    embedder.dimension  # noqa: B018 - may have to be asked of the model: not while a transaction is open
     kind = embed_with(embedder.model)
     with pool.transaction(actor) as conn:
-        vectors.register(conn, embedder)
+        known = vectors.is_known(conn, embedder.model)
+    if not known:
+        embedder.dimension  # noqa: B018 - may have to be asked of the model: not while a transaction is open
+    with pool.transaction(actor) as conn:
+        if not known:
+            vectors.register(conn, embedder)
         found = vectors.lacking(conn, embedder.model, any_model=EMBED, this_model=kind, limit=REFILL)
         return jobs.enqueue(conn, [(JobKey(source_id, kind, key), scope_id) for source_id, key, scope_id in found])
 
