@@ -82,7 +82,7 @@ def filled(app: App, home: Path) -> int:
     imports.run_import(app, imports.ImportRequest("codex", home))
     remember(app, RememberRequest("the kiln ramps at three degrees a minute", scope="global"))
     embed_due(app)
-    return rows(app, "select count(*) from memsvc.memories where retired_at is null")[0][0]
+    return int(rows(app, "select count(*) from memsvc.memories where retired_at is null")[0][0])
 
 
 def test_a_worker_embeds_what_a_new_model_lacks_and_the_old_vectors_stay(using: Open, home: Path) -> None:
