@@ -171,9 +171,9 @@ where m.retired_at is null
 
 -- name: lacking
 -- Session outputs and remembered memories of which the model lacks a vector: an own one, or that of a window which
--- another model has. Left out is what has a job that is not done, and what a job of the model has looked at since the
--- last input came in: it cannot have more, as an output with too many chunks. (That job began after the last one of any
--- model was done, so it saw all that was new.)
+-- another model has. Left out is what still has a job before it, what stopped in error with this very model, and what a
+-- job of the model has looked at since the last input came in: it cannot have more, as an output with too many chunks.
+-- (That job began after the last one of any model was done, so it saw all that was new.)
 select l.source_id, l.job_key, l.scope_id
 from (
     select distinct on (m.source_id, k.job_key) m.tenant_id, m.source_id, k.job_key, m.scope_id
@@ -210,7 +210,7 @@ left join memsvc.jobs given
 left join memsvc.jobs own
     on own.tenant_id = l.tenant_id and own.source_id = l.source_id and own.store = 'memsvc'
     and own.kind = %(this_model)s and own.job_key = l.job_key
-where (given.status is null or given.status = 'done')
+where (given.status is null or given.status = 'done' or given.stop_reason is not null)
   and (own.status is null
     or (own.status = 'done' and own.started_at <= greatest(given.finished_at, n.added_at)))
 order by l.source_id, l.job_key

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from memsvc.db.pool import Conn
 from memsvc.ledger import overview
 from memsvc.ledger.overview import Count, Trouble
 from memsvc.memory import scopes, sources
@@ -52,22 +54,29 @@ def status(app: App) -> StatusResult:
     used = models.current(app)
     with app.pool.transaction(app.actor) as conn:
         counts = overview.counts(conn)
-        readable = [scope.id for scope in scopes.readable(conn)]
+        listed = models.listed(conn, used)
         return StatusResult(
             database_url=without_password(app.database_url),
             embedded=app.is_embedded,
             jobs=_table(counts),
             live_jobs=_table([count for count in counts if count.live]),
             expired_leases=overview.expired_leases(conn),
-            coverage=search.coverage(conn, model=used.name or "", scopes=readable),
+            coverage=_coverage(conn, listed),
             beyond=models.beyond(conn, used).memories,
             model=used.name,
             model_trouble=used.trouble,
             model_mend=used.mend,
-            models=models.listed(conn, used),
+            models=listed,
             sources=tuple(sources.summaries(conn)),
             troubles=tuple(overview.troubles(conn)),
         )
+
+
+def _coverage(conn: Conn, listed: Sequence[Model]) -> Coverage:
+    for model in listed:
+        if model.current:
+            return Coverage(model.embedded, model.total)
+    return search.coverage(conn, model="", scopes=[scope.id for scope in scopes.readable(conn)])
 
 
 def without_password(conninfo: str) -> str:

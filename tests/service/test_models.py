@@ -186,6 +186,19 @@ def test_a_failed_job_of_a_model_is_not_enqueued_again(using: Open, home: Path) 
     )
 
 
+def test_what_stopped_with_one_model_is_tried_with_another(using: Open) -> None:
+    old, new = using("hash:64"), using("hash:32")
+    remember(old, RememberRequest("one", scope="global"))
+    rows(
+        old,
+        "update memsvc.jobs set status = 'error', stop_reason = 'exhausted', finished_at = now(), retry_remaining = 0"
+        " returning 1",
+    )
+
+    assert embed_due(new) == Done(completed=1)
+    assert embed_due(new) == Done()
+
+
 def test_windows_that_another_model_made_since_are_made_too(using: Open, tmp_path: Path) -> None:
     one, two = using("hash:64"), using("hash:32")
     ids = [
