@@ -137,7 +137,10 @@ def _open_session(model: OnnxModel, threads: int) -> InferenceSession:
     content = model.weights()
     # Else it makes a device id and a store of events in the home folder as soon as it is imported.
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
-    import onnxruntime
+    try:
+        import onnxruntime
+    except ImportError as exc:
+        raise _not_importable("onnxruntime", exc) from exc
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
@@ -168,13 +171,19 @@ def _output(session: InferenceSession, name: str) -> str:
 
 def _open_tokens(model: OnnxModel) -> Tokens:
     content = model.tokenizer()
-    from tokenizers import Tokenizer
-
+    try:
+        from tokenizers import Tokenizer
+    except ImportError as exc:
+        raise _not_importable("tokenizers", exc) from exc
     try:
         tokenizer = Tokenizer.from_buffer(content)
     except ValueError as exc:
         raise EmbedderUnavailable(f"the tokeniser of {model.name} cannot be loaded: {exc}") from exc
     return Tokens(tokenizer, model.window, prefix=model.prompts.passage)
+
+
+def _not_importable(package: str, exc: ImportError) -> EmbedderUnavailable:
+    return EmbedderUnavailable(f"{package} cannot be imported: {exc}", mend=f"pip install --force-reinstall {package}")
 
 
 def _mean(hidden: NDArray[np.float32], mask: NDArray[np.int64]) -> NDArray[np.float32]:

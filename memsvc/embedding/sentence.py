@@ -83,7 +83,10 @@ class HubModel:
 
     def version(self) -> str | None:
         """The commit that was downloaded; None if none was."""
-        from huggingface_hub import try_to_load_from_cache
+        try:
+            from huggingface_hub import try_to_load_from_cache
+        except ImportError as exc:
+            raise EmbedderUnavailable(f"the hub's client cannot be imported: {exc}", mend=_INSTALL) from exc
 
         cache = os.environ.get("SENTENCE_TRANSFORMERS_HOME")  # where sentence-transformers keeps models, if not there
         for file in ("modules.json", "config.json"):

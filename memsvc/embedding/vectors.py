@@ -35,6 +35,7 @@ class Unembedded:
 class Turn:
     """What a neighbour in a conversation says; `speaker` is None for a line of a session output."""
 
+    id: UUID
     speaker: str | None
     text: str
 
@@ -59,7 +60,7 @@ class EmbeddedChunk:
     """
     One chunk with its vector; offsets count characters, end excluded.
 
-    Of the view `own` they count in the memory's text, of `window` in the text of it and its neighbours.
+    Of the view `own` they count in the memory's text, of `window` in the text of it and its neighbours, the `members`.
     """
 
     memory_id: UUID
@@ -69,6 +70,25 @@ class EmbeddedChunk:
     text_sha256: bytes
     vector: Vector
     view: Literal["own", "window"] = "own"
+    members: tuple[UUID, ...] = ()
+
+
+@dataclass(frozen=True)
+class ModelCoverage:
+    """A model that has or had vectors here: of `total` memories that recall searches, `embedded` have some."""
+
+    name: str
+    dimension: int
+    embedded: int
+    total: int
+
+
+@dataclass(frozen=True)
+class Beyond:
+    """What has no vectors because its output has as many chunks as one may have."""
+
+    outputs: int
+    memories: int
 
 
 def register(conn: Conn, embedder: Embedder) -> None:
@@ -87,6 +107,11 @@ def register(conn: Conn, embedder: Embedder) -> None:
             f"the model {embedder.model!r} is recorded with {row[0]} dimensions and gives {embedder.dimension}",
             mend="name the model differently, or use the one that was recorded",
         )
+
+
+def is_known(conn: Conn, model: str) -> bool:
+    """Has the tenant heard of a model of that name?"""
+    return conn.execute(SQL["dimension_of"], {"name": model}).fetchone() is not None
 
 
 def unembedded_of_output(conn: Conn, model: str, source_id: UUID, store: str, thread_id: str) -> list[Unembedded]:
@@ -113,8 +138,11 @@ def write(conn: Conn, model: str, chunks: Sequence[EmbeddedChunk]) -> None:
     """
     Store chunks with their vectors; those that are there already stay.
 
-    A window that says something else now takes the old one's place.
+    A window that says something else now takes the old one's place; one of whose members was retired meanwhile is left
+    out.
     """
+    members = sorted({member for chunk in chunks for member in chunk.members})
+    standing = {row[0] for row in conn.execute(SQL["standing"], {"ids": members})} if members else set()
     rows = [
         {
             "model": model,
@@ -128,6 +156,7 @@ def write(conn: Conn, model: str, chunks: Sequence[EmbeddedChunk]) -> None:
             "dimension": len(c.vector),
         }
         for c in chunks
+        if standing.issuperset(c.members)
     ]
     windows = [row for row in rows if row["view"] == "window"]
     with conn.cursor() as cursor:
@@ -155,9 +184,49 @@ def _windows(conn: Conn, values: dict[str, object]) -> list[Window]:
 
 def _window(*row: Any) -> Window:
     memory_id, scope_id, text, context, speaker, observed_at, *around, known_sha256 = row
-    before, after = _turn(*around[:2]), _turn(*around[2:])
+    before, after = _turn(*around[:3]), _turn(*around[3:])
     return Window(memory_id, scope_id, text, context, speaker, observed_at, before, after, known_sha256)
 
 
-def _turn(speaker: str | None, text: str | None) -> Turn | None:
-    return None if text is None else Turn(speaker, text)
+def _turn(memory_id: UUID | None, speaker: str | None, text: str | None) -> Turn | None:
+    return None if memory_id is None or text is None else Turn(memory_id, speaker, text)
+
+
+def missing(conn: Conn, model: str) -> int:
+    """How many current memories have no vectors of the model."""
+    row = conn.execute(SQL["missing"], {"model": model}).fetchone()
+    return int(row[0]) if row else 0
+
+
+def lacking(conn: Conn, model: str, *, any_model: str, this_model: str, limit: int) -> list[tuple[UUID, str, UUID]]:
+    """
+    Source, key and scope of embedding jobs that would bring the model vectors that it lacks, at most `limit`.
+
+    `any_model` and `this_model` are kinds of jobs: what is done with whichever model is at hand, and with this one.
+    """
+    values = {"model": model, "any_model": any_model, "this_model": this_model, "limit": limit}
+    return conn.execute(SQL["lacking"], values).fetchall()
+
+
+def beyond(conn: Conn, model: str, *, most: int) -> Beyond:
+    """What is found by its words only because its output has `most` chunks already."""
+    row = conn.execute(SQL["beyond"], {"model": model, "most": most}).fetchone()
+    return Beyond(*row) if row else Beyond(0, 0)
+
+
+def models(conn: Conn, scopes: Sequence[UUID]) -> list[ModelCoverage]:
+    """Every model that is known, with its coverage of these scopes."""
+    with conn.cursor(row_factory=class_row(ModelCoverage)) as cursor:
+        return cursor.execute(SQL["models"], {"scopes": list(scopes)}).fetchall()
+
+
+def count(conn: Conn, model: str) -> int:
+    """How many vectors of the model there are."""
+    row = conn.execute(SQL["count_vectors"], {"model": model}).fetchone()
+    return int(row[0]) if row else 0
+
+
+def drop_some(conn: Conn, model: str, *, most: int) -> int:
+    """Delete at most so many vectors of the model and say how many; with the last call, which says 0, it is unknown."""
+    row = conn.execute(SQL["drop_some"], {"model": model, "most": most}).fetchone()
+    return int(row[0]) if row else 0

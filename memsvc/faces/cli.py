@@ -156,14 +156,19 @@ def import_codex(path: Path | None, no_embed: bool, as_json: bool, **options: An
 
     home = path or Path(os.environ.get("CODEX_HOME") or "~/.codex").expanduser()
     with _app() as app:
-        with shown("importing") as progress:
+        with shown("importing", "rows", quiet=as_json) as progress:
             report = imports.run_import(app, imports.ImportRequest("codex", home, **options), progress=progress.count)
-        embedded = 0
+        embedded = None
         if not (no_embed or report.dry_run):
-            with shown("embedding", total=work.due(app)) as progress:
-                embedded = work.work(app, once=True, stop=_stop(), after_each=progress.done).completed
-    document = {**dataclasses.asdict(report), "embedding_jobs": embedded}
-    _print(document, as_json, lambda out: tables.print_import(out, report))
+            with shown("embedding", "memories", total=work.missing(app), quiet=as_json) as progress:
+                embedded = work.embed_all(app, stop=_stop(), progress=progress.add)
+    document = {
+        **dataclasses.asdict(report),
+        "warnings": [*report.warnings, *(embedded.notes if embedded else ())],
+        "embedding_jobs": embedded.completed if embedded else 0,
+        "embedding_failed": embedded.failed if embedded else 0,
+    }
+    _print(document, as_json, lambda out: tables.print_import(out, report, embedded))
 
 
 @import_group.command("status")
@@ -296,15 +301,51 @@ def scope_resolve(path: str | None, as_json: bool) -> None:
     _print(result, as_json, lambda out: tables.print_resolve(out, result))
 
 
+@cli.group("models")
+def models_group() -> None:
+    """See the models that embed memories, and drop what is not used any more."""
+
+
+@models_group.command("ls")
+@as_json
+def models_ls(as_json: bool) -> None:
+    """List the models that have vectors: dimension, coverage, which one is in use."""
+    from memsvc.faces import tables
+    from memsvc.service import models as service
+
+    with _app() as app:
+        result = service.ls(app)
+    _print(result, as_json, lambda out: tables.print_models(out, result))
+
+
+@models_group.command("drop")
+@click.argument("name")
+@click.option("--dry-run", is_flag=True, help="Say how many vectors would go, delete nothing.")
+@as_json
+def models_drop(name: str, dry_run: bool, as_json: bool) -> None:
+    """Delete the vectors of a model that is not in use."""
+    from memsvc.service import models as service
+
+    with _app() as app:
+        result = service.drop(app, name, dry_run=dry_run)
+    done = "would go" if dry_run else "deleted"
+    _print_lines(result, as_json, [f"{result.name}: {result.vectors} vectors {done}"])
+
+
 @cli.command()
 @click.option("--once", is_flag=True, help="Work until nothing is due, then end.")
 @as_json
 def worker(once: bool, as_json: bool) -> None:
     """Do the ledger's jobs: embed what is not embedded yet."""
+    from memsvc.faces.progress import shown
     from memsvc.service import work
 
     with _app() as app:
-        done = work.work(app, once=once, stop=_stop())
+        if once:
+            with shown("embedding", "memories", total=work.missing(app), quiet=as_json) as progress:
+                done = work.work(app, once=True, stop=_stop(), progress=progress.add)
+        else:
+            done = work.work(app, once=False, stop=_stop())
     _print_lines(done, as_json, [f"{done.completed} done, {done.failed} failed, {done.lost} lost"])
 
 

@@ -17,10 +17,12 @@ from memsvc.model.report import IngestReport
 from memsvc.model.scope import Alias
 from memsvc.recall.search import Hit
 from memsvc.service.doctor import Check
+from memsvc.service.models import Model, ModelsResult
 from memsvc.service.recall import RecallResult
 from memsvc.service.scopes import ListedScope, Mark, ResolveResult
 from memsvc.service.show import ShowResult
 from memsvc.service.status import STATUSES, StatusResult
+from memsvc.service.work import Embedded
 
 STYLES = {"fact": "green", "reported": "cyan", "inference": "yellow", "assumption": "magenta", "question": "blue"}
 
@@ -98,8 +100,8 @@ def print_show(out: Console, result: ShowResult) -> None:
     out.print(table)
 
 
-def print_import(out: Console, report: IngestReport) -> None:
-    """What came in, by table, and what did not."""
+def print_import(out: Console, report: IngestReport, embedded: Embedded | None) -> None:
+    """What came in, by table, and what did not; then what embedding it came to, unless it was left out."""
     if report.dry_run:
         out.print("dry run: nothing was written")
     out.print(f"source: {report.source or 'none'}   stores: {', '.join(report.stores) or 'none'}")
@@ -116,6 +118,7 @@ def print_import(out: Console, report: IngestReport) -> None:
         out.print(f"... and {len(report.rejected) - 20} more; all are in memsvc.import_rejects")
     _print_secrets(out, report)
     _notes(out, report.warnings)
+    _notes(out, embedded.notes if embedded else ())
 
 
 def _print_secrets(out: Console, report: IngestReport) -> None:
@@ -219,9 +222,35 @@ def print_status(out: Console, result: StatusResult) -> None:
     out.print(table if result.jobs else "no jobs yet")
     out.print(f"expired leases: {result.expired_leases}")
     covered = result.coverage
-    out.print(f"found by meaning: {covered.embedded} of {covered.total} memories ({result.model})")
+    out.print(f"found by meaning: {covered.embedded} of {covered.total} memories ({result.model or 'no model'})")
+    if result.beyond:
+        out.print(f"too large to embed whole: {result.beyond} memories of very long outputs are found by words only")
+    _print_model_trouble(out, result.model_trouble, result.model_mend)
+    if any(not model.current for model in result.models):
+        out.print(_models_table(result.models))
     _print_sources(out, result)
     _print_troubles(out, result)
+
+
+def print_models(out: Console, result: ModelsResult) -> None:
+    """The models with their coverage, and what is wrong with the one in use."""
+    out.print(_models_table(result.models) if result.models else "no model has vectors yet")
+    _print_model_trouble(out, result.trouble, result.mend)
+
+
+def _models_table(models: Iterable[Model]) -> Table:
+    table = _table("model", "dimension", "memories", "")
+    for model in models:
+        covered = f"{model.embedded} of {model.total}"
+        cells = (model.name, str(model.dimension or ""), covered, "in use" if model.current else "")
+        table.add_row(*(Text(printable(cell)) for cell in cells))
+    return table
+
+
+def _print_model_trouble(out: Console, trouble: str | None, mend: str | None) -> None:
+    if trouble:
+        out.print(Text(f"model: {printable(trouble)}", style="red"))
+        out.print(Text(f"mend: {printable(mend or '')}", style="bold"))
 
 
 def _print_sources(out: Console, result: StatusResult) -> None:

@@ -10,6 +10,11 @@ from uuid import UUID
 EMBED: Final = "memory_embed"
 
 
+def embed_with(model: str) -> str:
+    """The kind of the jobs that bring one model what it lacks; EMBED alone is for whichever model is at hand."""
+    return f"{EMBED}:{model}"
+
+
 @dataclass(frozen=True)
 class JobKey:
     """What names one live job of a tenant."""

@@ -4,18 +4,39 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
 from uuid import UUID
 
 from memsvc.db.pool import Conn, Pool
 from memsvc.embedding import vectors
 from memsvc.embedding.embedder import Embedder
 from memsvc.embedding.vectors import EmbeddedChunk, Unembedded, Window
-from memsvc.model.job import EMBED, JobKey, Lease
+from memsvc.ledger import jobs
+from memsvc.model.job import EMBED, JobKey, Lease, embed_with
 from memsvc.model.principal import Actor
 from memsvc.pipeline import passages
 
 # A session output beyond this many chunks is found by its words; what is cut is far from what anybody asks for.
 MAX_CHUNKS = 2000
+# Texts that are given to the model at once, between two words on how far it is.
+TEXTS_AT_ONCE = 64
+# Jobs that are enqueued at once for a model that is new here: few enough for a short transaction.
+REFILL = 500
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A text to embed, and which part of which memory it stands for, as in EmbeddedChunk."""
+
+    memory_id: UUID
+    scope_id: UUID
+    starts_at: int
+    ends_at: int
+    text: str
+    text_sha256: bytes
+    view: Literal["own", "window"] = "own"
+    members: tuple[UUID, ...] = ()
 
 
 def output_job(source_id: UUID, store: str, thread_id: str) -> JobKey:
@@ -28,22 +49,47 @@ def memory_job(source_id: UUID, memory_id: UUID) -> JobKey:
     return JobKey(source_id, EMBED, str(memory_id))
 
 
-def handle(pool: Pool, actor: Actor, embedder: Embedder, lease: Lease) -> Callable[[Conn], None]:
+def refill(pool: Pool, actor: Actor, embedder: Embedder) -> int:
+    """
+    Enqueue jobs for what the model lacks and no job will bring it, at most 500; returns how many.
+
+    New input makes one job, done with whichever model is at hand. What other models lack then they find out here, each
+    for itself: the kind of these jobs names the model, so that no other takes them.
+    """
+    kind = embed_with(embedder.model)
+    with pool.transaction(actor) as conn:
+        known = vectors.is_known(conn, embedder.model)
+    if not known:
+        embedder.dimension  # noqa: B018 - may have to be asked of the model: not while a transaction is open
+    with pool.transaction(actor) as conn:
+        if not known:
+            vectors.register(conn, embedder)
+        found = vectors.lacking(conn, embedder.model, any_model=EMBED, this_model=kind, limit=REFILL)
+        return jobs.enqueue(conn, [(JobKey(source_id, kind, key), scope_id) for source_id, key, scope_id in found])
+
+
+def handle(
+    pool: Pool, actor: Actor, embedder: Embedder, lease: Lease, *, progress: Callable[[int], None] = lambda _: None
+) -> Callable[[Conn], None]:
     """
     Embed what the lease's job names, with no transaction open; the result writes the vectors.
 
     What has vectors of the model already is left alone, and so is a window that says what it said: a job that is run
-    twice does its work once.
+    twice does its work once. `progress` is told now and then how many more memories have been embedded.
     """
     embedder.dimension  # noqa: B018 - may have to be asked of the model: not while a transaction is open
     with pool.transaction(actor) as conn:
         vectors.register(conn, embedder)
         memories, around, limit = _given(conn, embedder.model, lease)
+    given = _passages(embedder, memories, around[:MAX_CHUNKS], limit)
     chunks: list[EmbeddedChunk] = []
-    for memory in memories:
-        if len(chunks) < limit:
-            chunks += embedded(embedder, memory, limit=limit - len(chunks))
-    chunks += embedded_windows(embedder, around[:MAX_CHUNKS])
+    begun: set[UUID] = set()
+    for start in range(0, len(given), TEXTS_AT_ONCE):
+        some = given[start : start + TEXTS_AT_ONCE]
+        chunks += embedded(embedder, some)
+        ids = {passage.memory_id for passage in some if passage.view == "own"}
+        progress(len(ids - begun))
+        begun |= ids
     return lambda conn: vectors.write(conn, embedder.model, chunks)
 
 
@@ -60,28 +106,52 @@ def _given(conn: Conn, model: str, lease: Lease) -> tuple[list[Unembedded], list
     return vectors.unembedded_of_output(conn, model, *output), around, MAX_CHUNKS - done
 
 
-def embedded(embedder: Embedder, memory: Unembedded, *, limit: int) -> list[EmbeddedChunk]:
-    """The chunks of one memory with their vectors, at most `limit`; each begins with what the memory is about."""
+def _passages(
+    embedder: Embedder, memories: Sequence[Unembedded], around: Sequence[Window], limit: int
+) -> list[Passage]:
+    """What is to be embedded, the window of a memory right after its own chunks, of which there are at most `limit`."""
+    windows = {found.id: found for found in around}
+    given: list[Passage] = []
+    for memory in memories:
+        own = own_passages(embedder, memory, limit=max(0, limit))
+        limit -= len(own)
+        given += own
+        given += window_passages(embedder, windows.pop(memory.id, None))
+    for found in windows.values():
+        given += window_passages(embedder, found)
+    return given
+
+
+def own_passages(embedder: Embedder, memory: Unembedded, *, limit: int) -> list[Passage]:
+    """The chunks of one memory, at most `limit`; each begins with what the memory is about."""
+    if not limit:
+        return []
     heading = passages.heading(embedder, memory)
     spans = embedder.spans(memory.text, room=embedder.count_tokens(heading), limit=limit)
     texts = [f"{heading}{memory.text[start:end]}" for start, end in spans]
-    made = embedder.embed_passages(texts)
     return [
-        EmbeddedChunk(memory.id, memory.scope_id, start, end, hashlib.sha256(text.encode()).digest(), vector)
-        for (start, end), text, vector in zip(spans, texts, made, strict=True)
+        Passage(memory.id, memory.scope_id, start, end, text, _digest(text))
+        for (start, end), text in zip(spans, texts, strict=True)
     ]
 
 
-def embedded_windows(embedder: Embedder, around: Sequence[Window]) -> list[EmbeddedChunk]:
-    """The windows that say something else than when they were last embedded, with their vectors."""
-    texts = [(found, passages.window(embedder, found)) for found in around]
-    changed = [
-        (found, text, digest)
-        for found, text in texts
-        if text is not None and (digest := hashlib.sha256(text.encode()).digest()) != found.known_sha256
-    ]
-    made = embedder.embed_passages([text for _, text, _ in changed])
+def window_passages(embedder: Embedder, around: Window | None) -> list[Passage]:
+    """The window, if there is one and it says something else than when it was last embedded."""
+    text = passages.window(embedder, around) if around else None
+    if around is None or text is None or _digest(text) == around.known_sha256:
+        return []
+    members = tuple(turn.id for turn in (around.before, around, around.after) if turn)
+    return [Passage(around.id, around.scope_id, 0, len(text), text, _digest(text), "window", members)]
+
+
+def embedded(embedder: Embedder, given: Sequence[Passage]) -> list[EmbeddedChunk]:
+    """The passages with their vectors."""
+    made = embedder.embed_passages([passage.text for passage in given])
     return [
-        EmbeddedChunk(found.id, found.scope_id, 0, len(text), digest, vector, "window")
-        for (found, text, digest), vector in zip(changed, made, strict=True)
+        EmbeddedChunk(p.memory_id, p.scope_id, p.starts_at, p.ends_at, p.text_sha256, vector, p.view, p.members)
+        for p, vector in zip(given, made, strict=True)
     ]
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()

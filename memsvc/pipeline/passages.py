@@ -25,7 +25,7 @@ def window(embedder: Embedder, around: Window) -> str | None:
     """
     if around.before is None and around.after is None:
         return None
-    own = _spoken(Turn(around.speaker, around.text))
+    own = _spoken(Turn(around.id, around.speaker, around.text))
     if embedder.count_tokens(own) > embedder.max_tokens // 2:
         return None
     before = _spoken(around.before, last=NEIGHBOUR_CHARACTERS) if around.before else ""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from threading import Event, Thread
+from time import monotonic
 
 import psycopg
 
@@ -32,6 +33,7 @@ LEASE_FOR = timedelta(minutes=5)
 POLL_EVERY = timedelta(seconds=2)
 LONGEST_PAUSE = timedelta(minutes=1)
 CLAIM_WITHIN = timedelta(seconds=2)
+REFILL_EVERY = timedelta(minutes=5)
 
 # Classes of SQLSTATE that say that the server cannot, not that it will not: connection, resources, operator, system.
 AWAY = ("08", "53", "57P", "58")
@@ -41,13 +43,19 @@ Handler = Callable[[Lease], Callable[[Conn], None]]
 
 @dataclass(frozen=True)
 class Work:
-    """What a worker needs: where, for whom, and what it can do."""
+    """
+    What a worker needs: where, for whom, and what it can do.
+
+    `handlers` are asked for before each job, and may say that the model cannot be had. `refill` is called when nothing
+    is due: it may enqueue more, and returns how many jobs.
+    """
 
     pool: Pool
     actor: Actor
-    handlers: Mapping[str, Handler]
+    handlers: Callable[[], Mapping[str, Handler]]
     worker_id: str
     lease_for: timedelta = LEASE_FOR
+    refill: Callable[[], int] = lambda: 0
 
 
 @dataclass
@@ -64,7 +72,7 @@ def worker_id() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-def run(work: Work, *, once: bool, stop: Event, after_each: Callable[[Done], None] | None = None) -> Done:
+def run(work: Work, *, once: bool, stop: Event) -> Done:
     """
     Work until told to stop; with `once`, until nothing is due.
 
@@ -74,10 +82,13 @@ def run(work: Work, *, once: bool, stop: Event, after_each: Callable[[Done], Non
     Raises:
         DatabaseUnavailable, EmbedderUnavailable, psycopg.OperationalError: with `once`, one of them cannot be reached.
     """
-    done, pause = Done(), POLL_EVERY
+    done, pause, refill_at = Done(), POLL_EVERY, monotonic()
     while not stop.is_set():
         try:
-            worked = work_one(work, done)
+            idle = not work_one(work, done)
+            if idle and monotonic() >= refill_at:
+                idle = work.refill() == 0
+                refill_at = monotonic() + (REFILL_EVERY.total_seconds() if idle else 0)
         except (DatabaseUnavailable, EmbedderUnavailable, psycopg.OperationalError) as exc:
             if once:
                 raise
@@ -86,11 +97,9 @@ def run(work: Work, *, once: bool, stop: Event, after_each: Callable[[Done], Non
             pause = min(2 * pause, LONGEST_PAUSE)
             continue
         pause = POLL_EVERY
-        if worked and after_each is not None:
-            after_each(done)
-        if not worked:
-            if once:
-                break
+        if idle and once:
+            break
+        if idle:
             stop.wait(POLL_EVERY.total_seconds())
     return done
 
@@ -101,15 +110,16 @@ def work_one(work: Work, done: Done) -> bool:
 
     Raises:
         DatabaseUnavailable, psycopg.OperationalError: the database went away; the job comes back when its lease ends.
-        EmbedderUnavailable: the model cannot be had now; the job was given back.
+        EmbedderUnavailable: the model cannot be had now; no job is held.
     """
+    handlers = work.handlers()
     with work.pool.transaction(work.actor, statement_within=CLAIM_WITHIN) as conn:
-        leases = jobs.claim(conn, list(work.handlers), worker_id=work.worker_id, lease_for=work.lease_for)
+        leases = jobs.claim(conn, list(handlers), worker_id=work.worker_id, lease_for=work.lease_for)
     if not leases:
         return False
     (lease,) = leases
     try:
-        completed = _see_through(work, lease)
+        completed = _see_through(work, lease, handlers[lease.kind])
     except LeaseLost:
         logger.warning("lease lost: %s %s", lease.kind, lease.job_key)
         done.lost += 1
@@ -119,11 +129,11 @@ def work_one(work: Work, done: Done) -> bool:
     return True
 
 
-def _see_through(work: Work, lease: Lease) -> bool:
+def _see_through(work: Work, lease: Lease, handler: Handler) -> bool:
     """Do what the lease is for; False when that failed, which the ledger then knows."""
     try:
         with _kept_alive(work, lease):
-            write = work.handlers[lease.kind](lease)  # the slow part, no transaction open
+            write = handler(lease)  # the slow part, no transaction open
         with work.pool.transaction(work.actor) as conn:  # the result and the completion, together
             write(conn)
             jobs.complete(conn, lease)

@@ -10,9 +10,10 @@ import psycopg
 
 from memsvc.db import checks, migrate
 from memsvc.db.pool import Conn, reason
-from memsvc.errors import MemsvcError
+from memsvc.errors import EmbedderUnavailable, MemsvcError
 from memsvc.service import indexes, status
 from memsvc.service.app import App
+from memsvc.service.models import mended
 from memsvc.service.status import StatusResult, without_password
 
 Finding = tuple[bool, str, str | None]
@@ -52,7 +53,10 @@ def _check(name: str, look: Callable[[], Finding]) -> Check:
 
 
 def _model(app: App) -> Finding:
-    length = len(app.embedder.embed_query("is the model there?"))
+    try:
+        length = len(app.embedder.embed_query("is the model there?"))
+    except EmbedderUnavailable as exc:
+        return False, str(exc), mended(exc)
     return True, f"{app.embedder.model} gives {length} dimensions", None
 
 
@@ -119,7 +123,14 @@ def _jobs(seen: StatusResult) -> Finding:
 def _coverage(seen: StatusResult) -> Finding:
     covered = seen.coverage
     said = f"{covered.embedded} of {covered.total} memories can be found by meaning"
-    if covered.embedded < covered.total:
+    if seen.beyond:
+        said += f"; {seen.beyond} lie beyond the size that is embedded of one session output"
+    others = [f"{other.embedded} with {other.name}" for other in seen.models if not other.current]
+    if others:
+        said += f" (vectors of other models: {', '.join(others)}; memsvc models drop takes them away)"
+    if seen.model is None:
+        return False, said, seen.model_mend
+    if covered.embedded + seen.beyond < covered.total:
         return False, said, "memsvc worker --once"
     return True, said, None
 

@@ -13,6 +13,7 @@ from memsvc.errors import EmbedderUnavailable, WrongUse
 from memsvc.model.memory import Kind, Status
 from memsvc.recall import search
 from memsvc.recall.search import Coverage, Hit, Wanted
+from memsvc.service import models
 from memsvc.service.app import App
 from memsvc.service.where import searched
 
@@ -69,13 +70,14 @@ def recall(app: App, request: RecallRequest) -> RecallResult:
     """
     query = _checked(request)
     vector, notes = _embedded(app, query)
+    model = models.current(app).name or ""
     with app.pool.transaction(app.actor, statement_within=RECALL_WITHIN) as conn:
         where = searched(conn, request.scope, request.folder, host=app.host)
         hits, coverage = search.nearest(
             conn,
             query,
             vector,
-            model=app.embedder.model,
+            model=model,
             scopes=[scope.id for scope in where.scopes],
             limit=request.limit,
             wanted=Wanted(request.kinds, request.statuses, request.since, request.until, request.include_hidden),
@@ -126,6 +128,6 @@ def _embedded(app: App, query: str) -> tuple[list[float] | None, list[str]]:
     """The query's vector; without a model recall goes on by words, and says so."""
     try:
         return app.embedder.embed_query(query), []
-    except EmbedderUnavailable as exc:
+    except (EmbedderUnavailable, WrongUse) as exc:
         logger.warning("recall without vectors: %s", exc)
         return None, [f"found by words only: {exc}"]

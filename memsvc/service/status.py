@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from memsvc.db.pool import Conn
 from memsvc.ledger import overview
 from memsvc.ledger.overview import Count, Trouble
 from memsvc.memory import scopes, sources
 from memsvc.memory.sources import Summary
 from memsvc.recall import search
 from memsvc.recall.search import Coverage
+from memsvc.service import models
 from memsvc.service.app import App
+from memsvc.service.models import Model
 
 STATUSES = ("pending", "running", "done", "error")
 
@@ -25,6 +29,9 @@ class StatusResult:
 
     `jobs` counts every job by kind and status, `live_jobs` memsvc's own; `expired_leases` are live jobs that a worker
     left behind. `troubles` are jobs in error, and imported ones that were running when they were exported.
+
+    `coverage` is that of the model in use, `model`, which is None where it cannot be had: `model_trouble` then says
+    why. `models` lists all that have vectors. `beyond` counts memories that get none, since their output is too large.
     """
 
     database_url: str
@@ -33,27 +40,43 @@ class StatusResult:
     live_jobs: dict[str, dict[str, int]]
     expired_leases: int
     coverage: Coverage
-    model: str
+    beyond: int
+    model: str | None
+    model_trouble: str | None
+    model_mend: str | None
+    models: tuple[Model, ...]
     sources: tuple[Summary, ...]
     troubles: tuple[Trouble, ...]
 
 
 def status(app: App) -> StatusResult:
     """Look at the whole store."""
+    used = models.current(app)
     with app.pool.transaction(app.actor) as conn:
         counts = overview.counts(conn)
-        readable = [scope.id for scope in scopes.readable(conn)]
+        listed = models.listed(conn, used)
         return StatusResult(
             database_url=without_password(app.database_url),
             embedded=app.is_embedded,
             jobs=_table(counts),
             live_jobs=_table([count for count in counts if count.live]),
             expired_leases=overview.expired_leases(conn),
-            coverage=search.coverage(conn, model=app.embedder.model, scopes=readable),
-            model=app.embedder.model,
+            coverage=_coverage(conn, listed),
+            beyond=models.beyond(conn, used).memories,
+            model=used.name,
+            model_trouble=used.trouble,
+            model_mend=used.mend,
+            models=listed,
             sources=tuple(sources.summaries(conn)),
             troubles=tuple(overview.troubles(conn)),
         )
+
+
+def _coverage(conn: Conn, listed: Sequence[Model]) -> Coverage:
+    for model in listed:
+        if model.current:
+            return Coverage(model.embedded, model.total)
+    return search.coverage(conn, model="", scopes=[scope.id for scope in scopes.readable(conn)])
 
 
 def without_password(conninfo: str) -> str:

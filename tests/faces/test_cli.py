@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import re
 import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from memsvc import errors
@@ -102,6 +106,88 @@ def test_status_counts_history_and_live_jobs_apart(run: Run, home: Path) -> None
     shown = run("status").stdout
     assert "unknown field `confidence`" in shown
     assert "2 retries left when it was exported" in shown
+
+
+def test_an_import_names_the_embedding_jobs_that_failed(run: Run, home: Path, dsn: str) -> None:
+    with psycopg.connect(dsn) as conn:
+        conn.execute(
+            "insert into memsvc.embedding_models (tenant_id, name, dimension, max_tokens)"
+            " select id, 'hash:64', 9, 256 from memsvc.tenants"
+        )
+
+    report = document(run("import", "codex", str(home), "--json"))
+
+    assert (report["embedding_jobs"], report["embedding_failed"]) == (0, 13)
+    reason = "the model 'hash:64' is recorded with 9 dimensions and gives 64"
+    assert sum(reason in warning for warning in report["warnings"]) == 13
+    assert report["warnings"][-1].startswith("failed jobs are tried again after a pause: memsvc worker --once")
+    assert reason in run("import", "codex", str(home)).stdout
+
+
+def test_an_import_without_its_model_says_so_and_succeeds(run: Run, home: Path) -> None:
+    done = run("import", "codex", str(home), MEMSVC_EMBEDDER="onnx:/nowhere")
+
+    assert done.returncode == 0
+    assert "note: not embedded, found by words only: /nowhere is not a folder (mend: set MEMSVC_EMBEDDER" in done.stdout
+    shown = run("status", MEMSVC_EMBEDDER="onnx:/nowhere").stdout
+    assert "model: /nowhere is not a folder" in shown
+    assert "mend: set MEMSVC_EMBEDDER to a model that is there" in shown
+    asked = run("recall", "nightly backup", "--scope", "all", MEMSVC_EMBEDDER="st:/nowhere")
+    assert asked.returncode == 0
+    assert "note: found by words only: /nowhere is not a folder" in asked.stdout
+
+
+def test_off_a_terminal_progress_has_no_control_characters(run: Run, home: Path) -> None:
+    imported = run("import", "codex", str(home), "--no-embed")
+    worked = run("worker", "--once")
+
+    for done in (imported, worked):
+        assert done.returncode == 0
+        assert not set(done.stdout + done.stderr) & {"\x1b", "\r", "\x08"}
+    assert worked.stdout == "13 done, 0 failed, 0 lost\n"
+    assert run("worker", "--once", "--json").stderr == ""
+
+
+def test_on_a_terminal_a_bar_tells_how_fast_it_goes(run: Run, home: Path, dsn: str, tmp_path: Path) -> None:
+    document(run("import", "codex", str(home), "--no-embed", "--json"))
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "MEMSVC_DATABASE_URL": dsn, "MEMSVC_EMBEDDER": "hash:64", "TERM": "xterm"}
+    worker = subprocess.Popen(
+        [MEMSVC, "worker", "--once"], env={**environment, "COLUMNS": "120"}, stdout=subprocess.PIPE, stderr=theirs
+    )
+    os.close(theirs)
+    seen = b""
+    with suppress(OSError):  # what Linux answers when nobody has the other end any more
+        while piece := os.read(ours, 65536):
+            seen += piece
+    os.close(ours)
+    out, _ = worker.communicate()
+
+    assert out == b"13 done, 0 failed, 0 lost\n"
+    assert re.search(rb"embedding memories.* \d+ of \d+, [\d.]+ a second, 0:00:\d\d left", seen)
+
+
+def test_models_are_listed_and_dropped(run: Run, home: Path) -> None:
+    document(run("import", "codex", str(home), "--json"))
+    document(run("worker", "--once", "--json", MEMSVC_EMBEDDER="hash:32"))
+
+    listed = document(run("models", "ls", "--json"))
+    refused = run("models", "drop", "hash:64")
+    dry = document(run("models", "drop", "hash:32", "--dry-run", "--json"))
+    dropped = run("models", "drop", "hash:32")
+
+    total = listed["models"][0]["total"]
+    assert listed["models"] == [
+        {"name": "hash:32", "dimension": 32, "embedded": total, "total": total, "current": False},
+        {"name": "hash:64", "dimension": 64, "embedded": total, "total": total, "current": True},
+    ]
+    assert (refused.returncode, "hash:64 is the model in use" in refused.stderr) == (2, True)
+    assert (dry["name"], dry["dry_run"], dry["vectors"] > 60) == ("hash:32", True, True)
+    assert dropped.stdout == f"hash:32: {dry['vectors']} vectors deleted\n"
+    assert run("models", "drop", "hash:32").returncode == 3
+    assert run("models", "ls").stdout.split() == [
+        "model", "dimension", "memories", "hash:64", "64", *f"{total} of {total}".split(), "in", "use"
+    ]  # fmt: skip
 
 
 def test_recall_names_the_contracts_fields(run: Run, home: Path) -> None:
