@@ -3,7 +3,7 @@ A real Postgres for every test that needs one.
 
 MEMSVC_TEST_DATABASE_URL points at a server (a login that may create databases); without it testcontainers starts one
 where a container engine answers and has the image; else it is memsvc's own embedded server. The report's header says
-which.
+which. MEMSVC_TEST_POSTGRES_BIN names the bin folder of the PostgreSQL that every embedded server of the run is made of.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -23,7 +24,7 @@ from memsvc.db import embedded, migrate
 from memsvc.db.pool import Conn, Pool
 from memsvc.model.principal import OWNER
 from memsvc.service.app import App
-from memsvc.settings import Settings
+from memsvc.settings import Settings, load
 
 GIVEN = os.environ.get("MEMSVC_TEST_DATABASE_URL")
 IMAGE = "pgvector/pgvector:pg18"
@@ -32,6 +33,8 @@ TEMPLATE = f"memsvc_template_{os.getpid()}"
 # What a developer has set for daily use must not reach the tests.
 for name in [name for name in os.environ if name.startswith("MEMSVC_") and not name.startswith("MEMSVC_TEST_")]:
     del os.environ[name]
+if os.environ.get("MEMSVC_TEST_POSTGRES_BIN"):
+    os.environ["MEMSVC_POSTGRES_BIN"] = os.environ["MEMSVC_TEST_POSTGRES_BIN"]
 
 
 def has_image() -> bool:
@@ -53,6 +56,8 @@ def has_image() -> bool:
 def kind_of_server() -> str:
     if GIVEN:
         return "given"
+    if os.environ.get("MEMSVC_POSTGRES_BIN"):
+        return "embedded"
     return "container" if has_image() else "embedded"
 
 
@@ -73,7 +78,7 @@ def running_container() -> Iterator[str]:
 
 @contextmanager
 def running_embedded(folder: Path) -> Iterator[str]:
-    settings = Settings(data_dir=folder)
+    settings = replace(load(), data_dir=folder)
     try:
         yield embedded.start(settings)
     finally:
