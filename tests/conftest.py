@@ -9,6 +9,7 @@ which. MEMSVC_TEST_POSTGRES_BIN names the bin folder of the PostgreSQL that ever
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -68,6 +69,11 @@ def pytest_report_header() -> str:
     return f"database: {KIND} (MEMSVC_TEST_DATABASE_URL chooses another)"
 
 
+def embedded_in(folder: Path) -> Settings:
+    """Settings of an embedded server, made of the PostgreSQL that this run is about."""
+    return replace(load(), data_dir=folder)
+
+
 @contextmanager
 def running_container() -> Iterator[str]:
     from testcontainers.community.postgres import PostgresContainer
@@ -78,11 +84,12 @@ def running_container() -> Iterator[str]:
 
 @contextmanager
 def running_embedded(folder: Path) -> Iterator[str]:
-    settings = replace(load(), data_dir=folder)
+    settings = embedded_in(folder)
     try:
         yield embedded.start(settings)
     finally:
         embedded.stop(settings)
+        shutil.rmtree((folder / "postgres").resolve())  # it may lie where nobody else cleans up
 
 
 @pytest.fixture(scope="session")

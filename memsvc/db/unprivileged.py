@@ -111,7 +111,7 @@ def _account() -> int:
 
 def _refusal(asked: Identity) -> str:
     try:
-        tried = asked.run(["true"], capture_output=True)
+        tried = asked.run(["/bin/sh", "-c", ":"], capture_output=True)
     except OSError as exc:
         return f"{asked.prefix[0]}: {exc.strerror}" if asked.prefix else str(exc.strerror)
     return "" if tried.returncode == 0 else tried.stderr.strip() or f"it ended with {tried.returncode}"

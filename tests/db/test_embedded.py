@@ -12,7 +12,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,8 @@ from psycopg.sql import SQL, Identifier
 
 from memsvc.db import binaries, embedded, socket_folder, unprivileged
 from memsvc.errors import DatabaseUnavailable, WrongMajorVersion
-from memsvc.settings import Settings, load
+from memsvc.settings import Settings
+from tests.conftest import embedded_in
 
 NOBODY = 65534
 ONLY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -87,7 +87,7 @@ def tmp_path() -> Iterator[Path]:
 @pytest.fixture
 def fresh(tmp_path: Path) -> Iterator[Settings]:
     """Settings whose data folder does not exist yet."""
-    settings = _settings(tmp_path / "data")
+    settings = embedded_in(tmp_path / "data")
     yield settings
     _end(settings)
 
@@ -100,9 +100,9 @@ def closed_to_nobody_else() -> Iterator[Path]:
     try:
         os.chown(folder, NOBODY, NOBODY)
         yield folder
-        assert not _processes(_settings(folder / "data"))
+        assert not _processes(embedded_in(folder / "data"))
     finally:
-        _kill_all(_settings(folder / "data"))
+        _kill_all(embedded_in(folder / "data"))
         shutil.rmtree(folder)
 
 
@@ -110,7 +110,7 @@ def closed_to_nobody_else() -> Iterator[Path]:
 def made() -> Iterator[Path]:
     """A data folder to copy: its server is stopped and holds one row."""
     with passable_folder() as folder:
-        settings = _settings(folder / "data")
+        settings = embedded_in(folder / "data")
         try:
             with psycopg.connect(embedded.start(settings)) as conn:
                 conn.execute("create table kept as select 42 as answer")
@@ -249,7 +249,7 @@ def test_cut_pid_file_is_no_server(settings: Settings) -> None:
 
 def test_copied_folder_gets_a_server_of_its_own(settings: Settings, tmp_path: Path) -> None:
     original = embedded.start(settings)
-    copied = _settings(tmp_path / "copied")
+    copied = embedded_in(tmp_path / "copied")
     _copy(settings.data_dir, copied.data_dir)
     shutil.rmtree(copied.data_dir / "postgres" / "run")
     try:
@@ -263,7 +263,7 @@ def test_copied_folder_gets_a_server_of_its_own(settings: Settings, tmp_path: Pa
 
 def test_moved_folder_is_served_where_it_is_now(settings: Settings, tmp_path: Path) -> None:
     embedded.start(settings)
-    moved = _settings(settings.data_dir.rename(tmp_path / "moved"))
+    moved = embedded_in(settings.data_dir.rename(tmp_path / "moved"))
     try:
         assert _answer(embedded.start(moved)) == 42
     finally:
@@ -285,7 +285,7 @@ def test_dropped_database_is_made_again(settings: Settings) -> None:
 
 
 def test_long_path_gets_a_short_socket_that_everybody_finds(made: Path, tmp_path: Path) -> None:
-    settings = _settings(tmp_path / ("long" * 20) / "a, b % c")
+    settings = embedded_in(tmp_path / ("long" * 20) / "a, b % c")
     settings.data_dir.parent.mkdir()
     _copy(made, settings.data_dir)
     runtime = tmp_path / "runtime"
@@ -305,7 +305,7 @@ def test_long_path_gets_a_short_socket_that_everybody_finds(made: Path, tmp_path
 
 def test_folder_name_with_quotes_and_spaces(made: Path) -> None:
     with passable_folder('it\'s "ä" %41 ') as short:
-        settings = _settings(short / "data")
+        settings = embedded_in(short / "data")
         _copy(made, settings.data_dir)
         try:
             assert _answer(embedded.start(settings)) == 42
@@ -370,7 +370,7 @@ def test_server_stays_when_its_starter_ends(settings: Settings) -> None:
 def test_permissions_outside_stay_as_they_are(fresh: Settings, tmp_path: Path) -> None:
     fresh.data_dir.mkdir()
     fresh.data_dir.chmod(0o751)
-    tmp_path.chmod(0o710)
+    tmp_path.chmod(0o715)
     above = [fresh.data_dir, *fresh.data_dir.parents, Path.home(), Path(binaries.bin_dir(fresh))]
     before = [_owner_and_mode(path) for path in above]
     embedded.start(fresh)
@@ -517,11 +517,6 @@ def test_ordinary_user_needs_no_namespace(closed_to_nobody_else: Path) -> None:
     if done.returncode == 77:
         pytest.skip("the programs of PostgreSQL lie where an ordinary user may not look")
     assert done.stdout == f"(42,) {NOBODY}\nTrue\n", done.stderr
-
-
-def _settings(data_dir: Path) -> Settings:
-    """MEMSVC_POSTGRES_BIN chooses the PostgreSQL that is tried, as it does outside of tests."""
-    return replace(load(), data_dir=data_dir)
 
 
 def _popen(verb: str, settings: Settings, **environ: str) -> subprocess.Popen[str]:
