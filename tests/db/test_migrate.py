@@ -456,6 +456,19 @@ def test_pgvector_that_somebody_installed_stays_where_it_is(empty: str, make_log
         assert found == (0,)
 
 
+def test_pgvector_that_a_superuser_must_install_is_named_with_the_command(bare_server: str, tmp_path: Path) -> None:
+    admin = create_login(bare_server, "createrole")
+    with new_database(bare_server, owner=admin) as conninfo, migrate.connect(as_login(conninfo, admin)) as conn:
+        with pytest.raises(DatabaseUnavailable, match="only a superuser may put it there: psql -d ") as refused:
+            migrate.migrate(conn)
+        assert roles(conn) == []
+        assert not schema_exists(conn, "extensions")
+        script = tmp_path / "script.sql"
+        script.write_text(str(refused.value).split('-c "')[1].rstrip('"'))
+        psql(conninfo, script)
+        assert migrate.migrate(conn) == FILES
+
+
 def test_pgvector_behind_a_closed_door_is_named(bare_server: str) -> None:
     admin = create_login(bare_server, "createrole")
     with new_database(bare_server, owner=admin) as conninfo:
