@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from tempfile import mkdtemp
 
 from memsvc.db.home import Home
@@ -38,10 +39,10 @@ def make(home: Home, identity: Identity) -> Home:
 def _set_aside(home: Home) -> Home:
     folder = home.folder
     if folder.exists():
-        moved = ASIDE / f"moved-{folder.stat().st_ino}"
+        moved, there = ASIDE / f"moved-{folder.stat().st_ino}", quote(str(folder))
         raise DatabaseUnavailable(
             f"the user that PostgreSQL runs as cannot reach {folder}",
-            mend=f"mkdir -p -m {_PASSABLE:o} {ASIDE} && mv {folder} {moved} && ln -s {moved} {folder}",
+            mend=f"mkdir -p -m {_PASSABLE:o} {ASIDE} && mv {there} {moved} && ln -s {moved} {there}",
         )
     _make_passable(ASIDE)
     folder.parent.mkdir(parents=True, exist_ok=True)

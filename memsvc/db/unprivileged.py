@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from memsvc.errors import DatabaseUnavailable
@@ -92,7 +93,7 @@ def identity(data: Path) -> Identity:
     if made:
         raise DatabaseUnavailable(
             f"{data} belongs to root, and no user namespace can be made to serve it ({refused})",
-            mend=f"chown -R {account.uid}:{GROUP} {data}",
+            mend=f"chown -R {account.uid}:{GROUP} {quote(str(data))}",
         )
     return account
 

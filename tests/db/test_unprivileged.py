@@ -37,9 +37,10 @@ except MemsvcError as exc:
 def data_dir(tmp_path: Path) -> Iterator[Path]:
     """A data folder that root alone reaches; whatever was made for it elsewhere goes with it."""
     tmp_path.chmod(0o700)
-    yield tmp_path / "data"
-    embedded.stop(embedded_in(tmp_path / "data"))
-    made = (tmp_path / "data" / "postgres").resolve()
+    folder = tmp_path / "it's data"
+    yield folder
+    embedded.stop(embedded_in(folder))
+    made = (folder / "postgres").resolve()
     if made.is_relative_to(place.ASIDE):
         shutil.rmtree(made, ignore_errors=True)
 
@@ -108,7 +109,11 @@ def test_programs_out_of_reach_are_copied_and_replaced_after_an_upgrade(data_dir
     (first,) = (home / "programs").iterdir()
     assert stat.S_IMODE(first.stat().st_mode) & 0o022 == 0
     run("stop", data_dir)
-    os.utime(programs / "postgres", (0, 0))
+    upgraded = shutil.copy2(
+        programs / "postgres", tmp_path / "upgraded"
+    )  # what is there is a link to the installed one
+    os.utime(upgraded, (0, 0))
+    upgraded.replace(programs / "postgres")
     start(data_dir, MEMSVC_POSTGRES_BIN=str(programs))
     (second,) = (home / "programs").iterdir()
     assert second != first
