@@ -109,9 +109,8 @@ def test_programs_out_of_reach_are_copied_and_replaced_after_an_upgrade(data_dir
     (first,) = (home / "programs").iterdir()
     assert stat.S_IMODE(first.stat().st_mode) & 0o022 == 0
     run("stop", data_dir)
-    upgraded = shutil.copy2(
-        programs / "postgres", tmp_path / "upgraded"
-    )  # what is there is a link to the installed one
+    upgraded = tmp_path / "upgraded"
+    shutil.copy2(programs / "postgres", upgraded)  # what is there is a hard link to the installed one
     os.utime(upgraded, (0, 0))
     upgraded.replace(programs / "postgres")
     start(data_dir, MEMSVC_POSTGRES_BIN=str(programs))
