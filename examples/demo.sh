@@ -20,6 +20,7 @@ run() {
 trap 'memsvc down >/dev/null 2>&1 || true' EXIT
 trap 'exit 130' INT TERM
 memsvc down >/dev/null 2>&1 || true
+[ ! -L "$MEMSVC_DATA_DIR/postgres" ] || rm -rf "$(readlink -f "$MEMSVC_DATA_DIR/postgres")" # see docs/operations.md
 rm -rf "$MEMSVC_DATA_DIR"
 
 run memsvc up

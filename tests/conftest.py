@@ -3,14 +3,16 @@ A real Postgres for every test that needs one.
 
 MEMSVC_TEST_DATABASE_URL points at a server (a login that may create databases); without it testcontainers starts one
 where a container engine answers and has the image; else it is memsvc's own embedded server. The report's header says
-which.
+which. MEMSVC_TEST_POSTGRES_BIN names the bin folder of the PostgreSQL that every embedded server of the run is made of.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -23,7 +25,7 @@ from memsvc.db import embedded, migrate
 from memsvc.db.pool import Conn, Pool
 from memsvc.model.principal import OWNER
 from memsvc.service.app import App
-from memsvc.settings import Settings
+from memsvc.settings import Settings, load
 
 GIVEN = os.environ.get("MEMSVC_TEST_DATABASE_URL")
 IMAGE = "pgvector/pgvector:pg18"
@@ -32,6 +34,8 @@ TEMPLATE = f"memsvc_template_{os.getpid()}"
 # What a developer has set for daily use must not reach the tests.
 for name in [name for name in os.environ if name.startswith("MEMSVC_") and not name.startswith("MEMSVC_TEST_")]:
     del os.environ[name]
+if os.environ.get("MEMSVC_TEST_POSTGRES_BIN"):
+    os.environ["MEMSVC_POSTGRES_BIN"] = os.environ["MEMSVC_TEST_POSTGRES_BIN"]
 
 
 def has_image() -> bool:
@@ -53,6 +57,8 @@ def has_image() -> bool:
 def kind_of_server() -> str:
     if GIVEN:
         return "given"
+    if os.environ.get("MEMSVC_POSTGRES_BIN"):
+        return "embedded"
     return "container" if has_image() else "embedded"
 
 
@@ -61,6 +67,11 @@ KIND = kind_of_server()
 
 def pytest_report_header() -> str:
     return f"database: {KIND} (MEMSVC_TEST_DATABASE_URL chooses another)"
+
+
+def embedded_in(folder: Path) -> Settings:
+    """Settings of an embedded server, made of the PostgreSQL that this run is about."""
+    return replace(load(), data_dir=folder)
 
 
 @contextmanager
@@ -73,11 +84,12 @@ def running_container() -> Iterator[str]:
 
 @contextmanager
 def running_embedded(folder: Path) -> Iterator[str]:
-    settings = Settings(data_dir=folder)
+    settings = embedded_in(folder)
     try:
         yield embedded.start(settings)
     finally:
         embedded.stop(settings)
+        shutil.rmtree((folder / "postgres").resolve())  # it may lie where nobody else cleans up
 
 
 @pytest.fixture(scope="session")

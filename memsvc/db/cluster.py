@@ -9,9 +9,10 @@ import time
 from pathlib import Path
 from typing import BinaryIO
 
-from memsvc.db import binaries, unprivileged
+from memsvc.db import binaries
 from memsvc.db.home import Home
 from memsvc.db.postmaster import LOGIN
+from memsvc.db.unprivileged import Identity
 from memsvc.errors import DatabaseUnavailable, WrongMajorVersion
 
 # Written into postgresql.conf once, where a person may change them. The log must not hold the text of a memory, so a
@@ -29,7 +30,7 @@ _CONFIGURATION = {
 _KEPT_VARIABLES = ("HOME", "LD_LIBRARY_PATH", "PATH", "TMPDIR")
 
 
-def ensure(home: Home, programs: Path, alive: BinaryIO, deadline: float) -> None:
+def ensure(home: Home, programs: Path, identity: Identity, alive: BinaryIO, deadline: float) -> None:
     """
     See that the home has data that the programs can serve, and make it when there is none.
 
@@ -41,7 +42,7 @@ def ensure(home: Home, programs: Path, alive: BinaryIO, deadline: float) -> None
     """
     theirs, ours = home.data_version(), str(binaries.major_version(programs))
     if theirs is None:
-        _make(home, programs, int(ours), alive, deadline)
+        _make(home, programs, int(ours), identity, alive, deadline)
     elif theirs != ours:
         raise WrongMajorVersion(
             f"the data in {home.data} was written by PostgreSQL {theirs}, and the programs in {programs} are {ours}",
@@ -61,22 +62,21 @@ def environment() -> dict[str, str]:
     return {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ} | {"LC_ALL": "C"}
 
 
-def _make(home: Home, programs: Path, major: int, alive: BinaryIO, deadline: float) -> None:
+def _make(home: Home, programs: Path, major: int, identity: Identity, alive: BinaryIO, deadline: float) -> None:
     if home.data.exists() and any(home.data.iterdir()):
         raise DatabaseUnavailable(f"{home.data} holds something that is no database", mend=f"move {home.data} away")
     unfinished = home.folder / "data.unfinished"
     if unfinished.exists():
         shutil.rmtree(unfinished)
+    unfinished.mkdir(mode=0o700)
+    identity.give(unfinished)
     try:
-        made = subprocess.run(
-            [*unprivileged.prefix(), programs / "initdb", "--pgdata", unfinished, *_options(major)],
-            stdin=subprocess.DEVNULL,
+        made = identity.run(
+            [programs / "initdb", "--pgdata", unfinished, *_options(major)],
             capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
             timeout=max(deadline - time.monotonic(), 1),
             pass_fds=(alive.fileno(),),
+            cwd=home.folder,
             env=environment(),
         )
     except subprocess.TimeoutExpired as exc:

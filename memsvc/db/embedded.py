@@ -11,9 +11,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import BinaryIO
 
-from memsvc.db import binaries, cluster, postmaster, socket_folder, unprivileged
+from memsvc.db import binaries, cluster, installation, place, postmaster, socket_folder, unprivileged
 from memsvc.db.home import Home
 from memsvc.db.postmaster import DATABASE, LOGIN, Postmaster
+from memsvc.db.unprivileged import Identity
 from memsvc.errors import DatabaseUnavailable
 from memsvc.settings import Settings
 
@@ -98,19 +99,20 @@ def _deadline(wait_for: timedelta) -> float:
 
 def _start(home: Home, settings: Settings, deadline: float) -> Postmaster:
     programs = binaries.bin_dir(settings)
-    home.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    identity = unprivileged.identity(home.data)
+    home = place.make(home, identity)
     with home.turn(deadline):
-        found = _running(home, programs, deadline)
+        found = _running(home, programs, identity, deadline)
         _ensure_database(found, programs)
     return found
 
 
-def _running(home: Home, programs: Path, deadline: float) -> Postmaster:
+def _running(home: Home, programs: Path, identity: Identity, deadline: float) -> Postmaster:
     launched = False
     while True:
         found = postmaster.find(home)
         if found is None:
-            launched = _launch_unless_alive(home, programs, deadline, launched=launched)
+            launched = _launch_unless_alive(home, programs, identity, deadline, launched=launched)
         elif found.answers():
             return found
         elif found.lost_its_socket():
@@ -118,30 +120,29 @@ def _running(home: Home, programs: Path, deadline: float) -> Postmaster:
         home.pause(deadline, "PostgreSQL does not answer in time")
 
 
-def _launch_unless_alive(home: Home, programs: Path, deadline: float, *, launched: bool) -> bool:
+def _launch_unless_alive(home: Home, programs: Path, identity: Identity, deadline: float, *, launched: bool) -> bool:
     with home.claim() as alive:
         if alive is None:
             return launched
         if launched:
             raise home.failure("PostgreSQL ended while it was starting")
-        cluster.ensure(home, programs, alive, deadline)
-        _launch(home, programs, alive)
+        programs = installation.reachable(programs, identity, home.folder)
+        cluster.ensure(home, programs, identity, alive, deadline)
+        _launch(home, programs, identity, alive)
         return True
 
 
-def _launch(home: Home, programs: Path, alive: BinaryIO) -> None:
+def _launch(home: Home, programs: Path, identity: Identity, alive: BinaryIO) -> None:
     sockets = socket_folder.choose(home.folder)
-    socket_folder.make(sockets)
+    socket_folder.make(sockets, identity)
     # Nothing of the last server lives, or `alive` were not ours; PostgreSQL itself would trust a pid that was reused.
     socket_folder.clear(sockets)
     (home.data / "postmaster.pid").unlink(missing_ok=True)
-    command: list[str | Path] = [*unprivileged.prefix(), programs / "postgres", "-D", home.data, *_options(sockets)]
+    command: list[str | Path] = [programs / "postgres", "-D", home.data, *_options(sockets)]
     with home.log.open("ab") as log:
         # The shell ends at once: the server becomes nobody's child, and its end leaves no zombie with the caller.
-        subprocess.run(
+        identity.run(
             ["/bin/sh", "-c", '"$@" &', "sh", *command],
-            check=False,
-            stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             start_new_session=True,

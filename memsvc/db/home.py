@@ -37,8 +37,8 @@ class Home:
 
     @classmethod
     def of(cls, settings: Settings) -> Home:
-        """The home inside `settings.data_dir`, the same one whichever link leads there."""
-        return cls(settings.data_dir.resolve() / "postgres")
+        """The home inside `settings.data_dir`, or where a link there leads; the same one by whichever way."""
+        return cls((settings.data_dir / "postgres").resolve())
 
     @property
     def data(self) -> Path:
@@ -80,7 +80,7 @@ class Home:
             DatabaseUnavailable: somebody else is at it until the deadline, an instant of `time.monotonic`, or the
                 folder belongs to another user.
         """
-        self._refuse_another_users()
+        self.refuse_another_users()
         with (self.folder / "turn.lock").open("ab") as file:
             while not _lock(file, fcntl.LOCK_EX):
                 self.pause(deadline, "another process is still starting or stopping PostgreSQL")
@@ -128,8 +128,13 @@ class Home:
     def _alive(self) -> Path:
         return self.folder / "alive.lock"
 
-    def _refuse_another_users(self) -> None:
-        # root could use the folder, and leave files in it that its user cannot
+    def refuse_another_users(self) -> None:
+        """
+        Root could use another user's folder, and would leave files in it that its user cannot.
+
+        Raises:
+            DatabaseUnavailable: it is not ours.
+        """
         owner = self.folder.stat().st_uid
         if owner != os.geteuid():
             raise DatabaseUnavailable(

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from memsvc.db.unprivileged import Identity
 from memsvc.errors import DatabaseUnavailable
 
 PORT = 5432
@@ -32,9 +33,9 @@ def choose(folder: Path) -> Path:
     )
 
 
-def make(path: Path) -> None:
+def make(path: Path, identity: Identity) -> None:
     """
-    Make the folder, or see that it is ours alone.
+    Make the folder, or see that it is ours alone, and let the identity that runs the server in.
 
     Raises:
         DatabaseUnavailable: something else has that name, or it belongs to another user.
@@ -43,8 +44,7 @@ def make(path: Path) -> None:
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
         raise DatabaseUnavailable(f"{path} is not a folder of the user who runs memsvc", mend=f"remove {path}")
-    if stat.S_IMODE(found.st_mode) != 0o700:
-        path.chmod(0o700)
+    identity.admit(path, mode=0o770)
 
 
 def clear(path: Path) -> None:
@@ -61,10 +61,11 @@ def has_socket(path: Path) -> bool:
 def _candidates(folder: Path) -> Iterator[Path]:
     yield folder / "run"
     name = f"memsvc-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]}"
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    if runtime and os.access(runtime, os.W_OK):
-        yield Path(runtime, name)
-    yield Path(tempfile.gettempdir(), name)
+    if os.geteuid() != 0:  # root's own folders are closed to whom it may start the server as
+        runtime = os.environ.get("XDG_RUNTIME_DIR")
+        if runtime and os.access(runtime, os.W_OK):
+            yield Path(runtime, name)
+        yield Path(tempfile.gettempdir(), name)
     yield Path("/tmp", name)  # noqa: S108 - `make` refuses a folder that somebody else put there
 
 

@@ -28,7 +28,13 @@ declare
 begin
     if not exists (select from pg_catalog.pg_extension where extname = 'vector') then
         create schema if not exists extensions;
-        create extension vector with schema extensions;
+        begin
+            create extension vector with schema extensions;
+        exception when insufficient_privilege then
+            raise insufficient_privilege using message = format(
+                'pgvector is not in this database yet, and only a superuser may put it there: psql -d %s -c "create extension vector"',
+                quote_ident(current_database()));
+        end;
     end if;
     select n.nspname into strict home
     from pg_catalog.pg_extension e

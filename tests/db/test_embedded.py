@@ -11,17 +11,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
-from dataclasses import replace
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 from psycopg.sql import SQL, Identifier
 
-from memsvc.db import binaries, embedded, socket_folder
+from memsvc.db import binaries, embedded, socket_folder, unprivileged
 from memsvc.errors import DatabaseUnavailable, WrongMajorVersion
-from memsvc.settings import Settings, load
+from memsvc.settings import Settings
+from tests.conftest import embedded_in
 
 NOBODY = 65534
 ONLY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -30,6 +31,7 @@ CALL = """
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from memsvc.db import embedded
 from memsvc.errors import MemsvcError
 from memsvc.settings import load
@@ -44,6 +46,7 @@ AS_NOBODY = """
 import os, sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 import psycopg
 from memsvc.db import binaries, embedded
 from memsvc.settings import load
@@ -67,10 +70,24 @@ finally:
 """
 
 
+@contextmanager
+def passable_folder(prefix: str = "memsvc-test-") -> Iterator[Path]:
+    """A folder that every user can pass through: pytest's own are closed to whom root may start the server as."""
+    with tempfile.TemporaryDirectory(prefix=prefix, dir="/tmp") as folder:
+        Path(folder).chmod(0o711)
+        yield Path(folder)
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    with passable_folder() as folder:
+        yield folder
+
+
 @pytest.fixture
 def fresh(tmp_path: Path) -> Iterator[Settings]:
     """Settings whose data folder does not exist yet."""
-    settings = _settings(tmp_path / "data")
+    settings = embedded_in(tmp_path / "data")
     yield settings
     _end(settings)
 
@@ -83,21 +100,23 @@ def closed_to_nobody_else() -> Iterator[Path]:
     try:
         os.chown(folder, NOBODY, NOBODY)
         yield folder
-        assert not _processes(_settings(folder / "data"))
+        assert not _processes(embedded_in(folder / "data"))
     finally:
-        _kill_all(_settings(folder / "data"))
+        _kill_all(embedded_in(folder / "data"))
         shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    settings = _settings(tmp_path_factory.mktemp("made") / "data")
-    try:
-        with psycopg.connect(embedded.start(settings)) as conn:
-            conn.execute("create table kept as select 42 as answer")
-    finally:
-        _end(settings)
-    return settings.data_dir
+def made() -> Iterator[Path]:
+    """A data folder to copy: its server is stopped and holds one row."""
+    with passable_folder() as folder:
+        settings = embedded_in(folder / "data")
+        try:
+            with psycopg.connect(embedded.start(settings)) as conn:
+                conn.execute("create table kept as select 42 as answer")
+        finally:
+            _end(settings)
+        yield settings.data_dir
 
 
 @pytest.fixture
@@ -230,8 +249,9 @@ def test_cut_pid_file_is_no_server(settings: Settings) -> None:
 
 def test_copied_folder_gets_a_server_of_its_own(settings: Settings, tmp_path: Path) -> None:
     original = embedded.start(settings)
-    copied = _settings(tmp_path / "copied")
-    shutil.copytree(settings.data_dir, copied.data_dir, ignore=shutil.ignore_patterns(".s.*"))
+    copied = embedded_in(tmp_path / "copied")
+    _copy(settings.data_dir, copied.data_dir)
+    shutil.rmtree(copied.data_dir / "postgres" / "run")
     try:
         assert embedded.status(copied).running is False
         assert embedded.start(copied) != original
@@ -243,7 +263,7 @@ def test_copied_folder_gets_a_server_of_its_own(settings: Settings, tmp_path: Pa
 
 def test_moved_folder_is_served_where_it_is_now(settings: Settings, tmp_path: Path) -> None:
     embedded.start(settings)
-    moved = _settings(settings.data_dir.rename(tmp_path / "moved"))
+    moved = embedded_in(settings.data_dir.rename(tmp_path / "moved"))
     try:
         assert _answer(embedded.start(moved)) == 42
     finally:
@@ -265,7 +285,7 @@ def test_dropped_database_is_made_again(settings: Settings) -> None:
 
 
 def test_long_path_gets_a_short_socket_that_everybody_finds(made: Path, tmp_path: Path) -> None:
-    settings = _settings(tmp_path / ("long" * 20) / "a, b % c")
+    settings = embedded_in(tmp_path / ("long" * 20) / "a, b % c")
     settings.data_dir.parent.mkdir()
     _copy(made, settings.data_dir)
     runtime = tmp_path / "runtime"
@@ -275,7 +295,7 @@ def test_long_path_gets_a_short_socket_that_everybody_finds(made: Path, tmp_path
         sockets = _sockets(settings)
         assert _answer(url) == 42
         assert settings.data_dir not in sockets.parents
-        assert stat.S_IMODE(sockets.stat().st_mode) == 0o700
+        assert _is_closed_to_others(sockets)
         assert _run("start", settings, XDG_RUNTIME_DIR=str(runtime)) == url
         assert embedded.stop(settings) is True
         assert not sockets.exists()
@@ -284,8 +304,8 @@ def test_long_path_gets_a_short_socket_that_everybody_finds(made: Path, tmp_path
 
 
 def test_folder_name_with_quotes_and_spaces(made: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix='it\'s "ä" %41 ', dir="/tmp") as short:
-        settings = _settings(Path(short) / "data")
+    with passable_folder('it\'s "ä" %41 ') as short:
+        settings = embedded_in(short / "data")
         _copy(made, settings.data_dir)
         try:
             assert _answer(embedded.start(settings)) == 42
@@ -309,7 +329,7 @@ def test_socket_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     folder.mkdir(0o700)
     os.chown(folder, NOBODY, NOBODY)
     with pytest.raises(DatabaseUnavailable, match="is not a folder of the user"):
-        socket_folder.make(folder)
+        socket_folder.make(folder, unprivileged.ours())
 
 
 @ONLY_ROOT
@@ -350,13 +370,13 @@ def test_server_stays_when_its_starter_ends(settings: Settings) -> None:
 def test_permissions_outside_stay_as_they_are(fresh: Settings, tmp_path: Path) -> None:
     fresh.data_dir.mkdir()
     fresh.data_dir.chmod(0o751)
-    tmp_path.chmod(0o710)
+    tmp_path.chmod(0o715)
     above = [fresh.data_dir, *fresh.data_dir.parents, Path.home(), Path(binaries.bin_dir(fresh))]
     before = [_owner_and_mode(path) for path in above]
     embedded.start(fresh)
     embedded.stop(fresh)
     assert [_owner_and_mode(path) for path in above] == before
-    assert stat.S_IMODE((fresh.data_dir / "postgres").stat().st_mode) == 0o700
+    assert _is_closed_to_others(fresh.data_dir / "postgres")
 
 
 @pytest.mark.parametrize("victim", ["starter", "initdb"])
@@ -397,10 +417,10 @@ def test_server_started_by_hand_is_used_and_stopped(settings: Settings) -> None:
     embedded.start(settings)
     command = Path(f"/proc/{_pid(settings)}/cmdline").read_text().split("\0")[:-1]
     embedded.stop(settings)
-    sockets = settings.data_dir / "postgres" / "run"
-    sockets.mkdir(0o700)
-    prefix = ["unshare", "--user", "--map-user=1000", "--map-group=1000"] if os.geteuid() == 0 else []
-    with subprocess.Popen([*prefix, *command], stderr=subprocess.DEVNULL) as by_hand:
+    identity = unprivileged.identity(_data(settings))
+    socket_folder.make(settings.data_dir / "postgres" / "run", identity)
+    lent: dict[str, Any] = {"user": identity.uid, "group": identity.gid} if identity.is_another else {}
+    with subprocess.Popen([*identity.prefix, *command], stderr=subprocess.DEVNULL, **lent) as by_hand:
         _until(lambda: embedded.status(settings).running)
         embedded.start(settings)
         assert _pid(settings) == by_hand.pid
@@ -499,11 +519,6 @@ def test_ordinary_user_needs_no_namespace(closed_to_nobody_else: Path) -> None:
     assert done.stdout == f"(42,) {NOBODY}\nTrue\n", done.stderr
 
 
-def _settings(data_dir: Path) -> Settings:
-    """MEMSVC_POSTGRES_BIN chooses the PostgreSQL that is tried, as it does outside of tests."""
-    return replace(load(), data_dir=data_dir)
-
-
 def _popen(verb: str, settings: Settings, **environ: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", CALL, verb, settings.data_dir],
@@ -536,7 +551,7 @@ def _inside(
 
 
 def _copy(source: Path, target: Path) -> None:
-    subprocess.run(["cp", "-R", source, target], check=True)
+    subprocess.run(["cp", "-a", source, target], check=True)
 
 
 def _data(settings: Settings) -> Path:
@@ -608,6 +623,13 @@ def _listing(folder: Path) -> dict[Path, tuple[int, int, int, int]]:
         state = path.lstat()
         found[path] = (state.st_mode, state.st_uid, state.st_size, state.st_mtime_ns)
     return found
+
+
+def _is_closed_to_others(folder: Path) -> bool:
+    """Only its owner may enter, or the group that root lends to the server and nobody else has."""
+    state = folder.stat()
+    mode = stat.S_IMODE(state.st_mode)
+    return state.st_uid == os.geteuid() and (mode == 0o700 or (state.st_gid == unprivileged.GROUP and mode & 7 == 0))
 
 
 def _owner_and_mode(path: Path) -> tuple[int, int, int]:

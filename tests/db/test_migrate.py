@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, LiteralString
 from uuid import uuid4
@@ -21,8 +20,9 @@ from memsvc.db.migrate import Migration
 from memsvc.db.pool import Conn, Pool
 from memsvc.errors import Conflict, DatabaseUnavailable, MigrationDrift, MissingExtension, NotMigrated, WrongUse
 from memsvc.model.principal import OWNER
-from memsvc.settings import Settings
+from tests.conftest import embedded_in
 from tests.db.databases import MakeLogin, as_login, create_login, logins, new_database, opened, until
+from tests.db.programs import copied_programs
 
 FILES = migrate.available()
 VERSIONS = [m.version for m in FILES]
@@ -53,7 +53,7 @@ def empty(server: str, make_login: MakeLogin) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The data of a server that never saw a migration, to be copied."""
-    settings = Settings(data_dir=tmp_path_factory.mktemp("cluster"))
+    settings = embedded_in(tmp_path_factory.mktemp("cluster"))
     embedded.start(settings)
     embedded.stop(settings)
     return settings.data_dir
@@ -62,8 +62,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def bare_server(cluster: Path, tmp_path: Path) -> Iterator[str]:
     """A running server that never saw a migration: none of the roles is there."""
-    subprocess.run(["cp", "-R", cluster, tmp_path / "bare"], check=True)
-    settings = Settings(data_dir=tmp_path / "bare")
+    subprocess.run(["cp", "-a", cluster, tmp_path / "bare"], check=True)
+    settings = embedded_in(tmp_path / "bare")
     try:
         yield embedded.start(settings)
     finally:
@@ -74,7 +74,7 @@ def bare_server(cluster: Path, tmp_path: Path) -> Iterator[str]:
 def without_vector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     """A running server without pgvector, and the folder where its extensions are described."""
     folder = tmp_path_factory.mktemp("without_vector")
-    settings = Settings(data_dir=folder / "data", postgres_bin=copied_programs(folder / "programs"))
+    settings = replace(embedded_in(folder / "data"), postgres_bin=copied_programs(folder / "programs"))
     assert settings.postgres_bin is not None
     try:
         yield embedded.start(settings), settings.postgres_bin.parent / "share" / "extension"
@@ -456,6 +456,19 @@ def test_pgvector_that_somebody_installed_stays_where_it_is(empty: str, make_log
         assert found == (0,)
 
 
+def test_pgvector_that_a_superuser_must_install_is_named_with_the_command(bare_server: str, tmp_path: Path) -> None:
+    admin = create_login(bare_server, "createrole")
+    with new_database(bare_server, owner=admin) as conninfo, migrate.connect(as_login(conninfo, admin)) as conn:
+        with pytest.raises(DatabaseUnavailable, match="only a superuser may put it there: psql -d ") as refused:
+            migrate.migrate(conn)
+        assert roles(conn) == []
+        assert not schema_exists(conn, "extensions")
+        script = tmp_path / "script.sql"
+        script.write_text(str(refused.value).split('-c "')[1].rstrip('"'))
+        psql(conninfo, script)
+        assert migrate.migrate(conn) == FILES
+
+
 def test_pgvector_behind_a_closed_door_is_named(bare_server: str) -> None:
     admin = create_login(bare_server, "createrole")
     with new_database(bare_server, owner=admin) as conninfo:
@@ -662,24 +675,5 @@ def others(conn: Conn) -> int:
 
 
 def psql(conninfo: str, path: Path) -> None:
-    program = binaries.bin_dir(Settings(data_dir=path.parent)) / "psql"
+    program = binaries.bin_dir(embedded_in(path.parent)) / "psql"
     subprocess.run([program, "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", conninfo, "-f", path], check=True)
-
-
-def copied_programs(target: Path) -> Path:
-    """A copy of the embedded PostgreSQL that knows no pgvector, as cheap as it can be; its bin folder comes back."""
-    installed = binaries.bin_dir(Settings(data_dir=target)).parent
-    libraries = installed.parents[1] / f"{installed.parent.name}.libs"
-    copy = target / installed.parent.name / installed.name
-    shutil.copytree(installed, copy, copy_function=link, ignore=shutil.ignore_patterns("vector*", "include"))
-    if libraries.is_dir():
-        shutil.copytree(libraries, target / libraries.name, copy_function=link)
-    return copy / "bin"
-
-
-def link(source: str, target: str) -> None:
-    """A hard link, where the file system allows it."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)

@@ -23,7 +23,7 @@ from memsvc.db import embedded, migrate
 from memsvc.db.pool import CONNECT_WITHIN, Conn, Pool
 from memsvc.errors import DatabaseUnavailable, NotMigrated
 from memsvc.model.principal import DEFAULT_TENANT, OWNER, Actor
-from memsvc.settings import Settings
+from tests.conftest import embedded_in
 from tests.db.databases import as_login, logins, new_database
 
 SHORT = timedelta(milliseconds=50)
@@ -257,7 +257,7 @@ def test_connection_terminated_within_a_transaction_loses_that_one_only(
 
 
 def test_stopped_server_is_unavailable_and_a_started_one_is_used_again(tmp_path: Path) -> None:
-    settings = Settings(data_dir=tmp_path)
+    settings = embedded_in(tmp_path)
     pool = Pool(embedded.start(settings), connect_within=timedelta(seconds=1))
     try:
         with migrate.connect(embedded.start(settings)) as conn:
@@ -336,7 +336,7 @@ def test_database_without_the_schema_is_told_what_to_do(server: str, template: s
 
 
 def test_server_without_the_roles_is_told_what_to_do(tmp_path: Path) -> None:
-    settings = Settings(data_dir=tmp_path)
+    settings = embedded_in(tmp_path)
     try:
         assert_not_migrated(embedded.start(settings), "no memsvc schema yet")
     finally:

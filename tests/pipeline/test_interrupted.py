@@ -17,6 +17,7 @@ import pytest
 
 from memsvc.db import embedded
 from memsvc.settings import Settings
+from tests.conftest import embedded_in
 from tests.importers.codex_home import THREADS, database, output, thread
 
 MEMSVC = str(Path(sys.executable).parent / "memsvc")
@@ -67,7 +68,7 @@ def machine(dsn: str, tmp_path: Path) -> Machine:
 @pytest.fixture
 def own_server(tmp_path: Path) -> Iterator[tuple[Machine, Settings]]:
     """A machine with an embedded server of its own."""
-    settings = Settings(data_dir=tmp_path / "data")
+    settings = embedded_in(tmp_path / "data")
     try:
         yield Machine(tmp_path, SMALL, MEMSVC_DATA_DIR=str(settings.data_dir)), settings
     finally:
