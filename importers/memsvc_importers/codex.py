@@ -10,6 +10,7 @@ from pathlib import Path
 from memsvc.errors import BadExport
 from memsvc_importers import codex_copy, codex_files, codex_layout, codex_private, codex_survey
 from memsvc_importers.codex_database import Database
+from memsvc_importers.codex_early_tables import EARLY
 from memsvc_importers.codex_export import CodexExport
 from memsvc_importers.codex_files import Files
 from memsvc_importers.codex_survey import Survey
@@ -17,6 +18,7 @@ from memsvc_importers.codex_tables import JOBS, OUTPUTS, THREADS
 
 _Warn = Callable[[str], None]
 
+_MEMORY = (OUTPUTS, JOBS, *EARLY)
 _CUT = "and was in WAL mode, but its -wal file is not there: copy both"
 
 
@@ -50,11 +52,13 @@ def _opened(path: Path, private: Path, stack: ExitStack) -> CodexExport:
 
     sources = _sources(path)
     databases = list(_databases(sources, private, stack, warn))
-    memory = [database for database in databases if database.has(OUTPUTS) or database.has(JOBS)]
+    memory = [database for database in databases if any(map(database.has, _MEMORY))]
     if not memory:
         raise BadExport(_nothing_found(path, sources, warnings))
     state = _state(path, databases)
     found = codex_survey.survey(memory, state)
+    for store, rows in found.early.items():
+        warn(f"{store}: {rows} rows in the form that Codex kept memory in before 10 February 2026")
     _warn_of_lost_rows(memory, warn)
     if state:
         _warn_of_lost_threads(state, found, warn)
@@ -109,7 +113,7 @@ def _state(path: Path, databases: Sequence[Database]) -> Database | None:
 
 def _warn_of_lost_rows(memory: Sequence[Database], warn: _Warn) -> None:
     # Codex keeps an empty memories_1 beside a memories_v2_1 in use, so an empty one alone means little.
-    if any(database.has_rows(OUTPUTS) or database.has_rows(JOBS) for database in memory):
+    if any(database.has_rows(table) for database in memory for table in _MEMORY):
         return
     for database in memory:
         if database.lacks_wal:

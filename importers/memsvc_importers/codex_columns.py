@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -43,6 +43,7 @@ class Table:
 
     A database without one of the `required` columns does not have the table. `absent` holds what takes the place of the
     other columns where the table lacks them; for those in `assumed`, a person should know. `order` lists columns.
+    `renamed` gives the present names of columns that had another one. With `repeats`, rows may share a key.
     """
 
     name: str
@@ -50,8 +51,15 @@ class Table:
     key: tuple[str, ...]
     required: tuple[str, ...]
     order: tuple[str, ...]
-    absent: Mapping[str, int | None] = field(default_factory=dict)
+    absent: Mapping[str, int | bytes | None] = field(default_factory=dict)
     assumed: tuple[str, ...] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    repeats: bool = False
+
+    def present_name(self, name: str, there: Container[str]) -> str:
+        """What a column of that name is called here; both names side by side are two columns."""
+        present = self.renamed.get(name, name)
+        return name if present in there else present
 
 
 @dataclass(frozen=True)
@@ -59,7 +67,7 @@ class Fitted:
     """A row as values by column name, and the columns that the table is not known to have."""
 
     values: Mapping[str, Any]
-    extra: Mapping[str, Scalar]
+    extra: Mapping[str, Scalar | bytes]
 
 
 def fit(table: Table, raw: Mapping[str, Raw]) -> Fitted:
@@ -71,15 +79,15 @@ def fit(table: Table, raw: Mapping[str, Raw]) -> Fitted:
             long.
     """
     values: dict[str, object] = dict(table.absent)
-    for column in table.columns:
-        if column.name in raw:
-            values[column.name] = _value(column, raw[column.name])
+    given = {table.present_name(name, raw): value for name, value in raw.items()}
     for name in table.key:
-        part = raw[name]
+        part = given.get(name)
         if isinstance(part, bytes) and len(part) > LONGEST_KEY:
             raise Unfit(f"{name} is longer than {LONGEST_KEY} bytes: {shown(part)}")
-    known = {column.name for column in table.columns}
-    return Fitted(values, {name: _scalar(value) for name, value in raw.items() if name not in known})
+    for column in table.columns:
+        if column.name in given:
+            values[column.name] = _value(column, given.pop(column.name))
+    return Fitted(values, {name: _scalar(value) for name, value in given.items()})
 
 
 def key(table: Table, raw: Mapping[str, Raw]) -> str:
@@ -148,11 +156,17 @@ def _value(column: Column, raw: Raw) -> object:
         raise Unfit(f"{column.name} {unfit}") from None
 
 
-def _scalar(raw: Raw) -> Scalar:
-    return raw.decode(errors="replace") if isinstance(raw, bytes) else raw
+def _scalar(raw: Raw) -> Scalar | bytes:
+    if not isinstance(raw, bytes):
+        return raw
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return bytes(raw)
 
 
 def _shown_key(raw: Raw) -> str:
     # The key of a rejected row goes into a Postgres text column, which takes no NUL.
-    whole = "" if raw is None else str(_scalar(raw)).replace("\0", "\ufffd")
+    shown = raw.decode(errors="replace") if isinstance(raw, bytes) else raw
+    whole = "" if shown is None else str(shown).replace("\0", "\ufffd")
     return whole.encode(errors="replace")[:LONGEST_KEY].decode(errors="ignore")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from memsvc.errors import BadExport
@@ -12,9 +12,10 @@ from memsvc.model.export import Rejected
 from memsvc_importers import codex_columns
 from memsvc_importers.codex_columns import Fitted, Raw, Table, Text, Unfit
 from memsvc_importers.codex_copy import Copied
-from memsvc_importers.codex_tables import JOBS, OUTPUTS, PROGRESS, THREADS
+from memsvc_importers.codex_early_tables import EARLY
+from memsvc_importers.codex_tables import JOBS, OUTPUTS, PROGRESS, THREADS, WITHOUT_MEMORY
 
-_KNOWN = tuple(table.name for table in (OUTPUTS, JOBS, PROGRESS, THREADS))
+_KNOWN = tuple(table.name for table in (OUTPUTS, JOBS, PROGRESS, THREADS, *EARLY))
 # What quick_check says of values that SQLite would not let in today; the rows are there, and judged one by one.
 _ABOUT_VALUES = re.compile(r"\bvalue in \S|^CHECK constraint failed")
 
@@ -69,7 +70,10 @@ class Database:
 
         Without `texts`, texts come empty where there are any, so that a large table can be looked over quickly.
         """
-        if not self._usable(table):
+        if not self.has(table):
+            return
+        if missing := self._missing(table):
+            yield from self.set_aside(table, f"the table has no column {missing}")
             return
         seen: set[tuple[object, ...]] = set()
         for raw in self._rows(table, texts=texts):
@@ -79,11 +83,17 @@ class Database:
                 yield self._rejected(table, raw, str(unfit))
                 continue
             key = tuple(fitted.values[name] for name in table.key)
-            if key in seen:
+            if key in seen and not table.repeats:
                 yield self._rejected(table, raw, "another row with the same key came before")
                 continue
             seen.add(key)
             yield fitted
+
+    def set_aside(self, table: Table, reason: str) -> Iterator[Rejected]:
+        """All rows of a table as they are, each with the reason why none is taken."""
+        if self.has(table):
+            for raw in self._rows(table, texts=True):
+                yield self._rejected(table, raw, reason)
 
     def is_filled(self) -> bool:
         """Whether Codex says that it has filled the threads table, or is of a version that says nothing of it."""
@@ -108,7 +118,21 @@ class Database:
         """The columns of every known table; a name that is not UTF-8 cannot be asked for and is left out."""
         there = {bytes(name) for (name,) in self._conn.execute("select name from sqlite_master where type = 'table'")}
         self.is_blank = not there
+        self._warn_of_unknown(there)
         return {name: self._columns_of(name) for name in _KNOWN if name.encode() in there}
+
+    def _warn_of_unknown(self, there: Iterable[bytes]) -> None:
+        names = sorted(name.decode(errors="replace") for name in there)
+        unknown = [name for name in names if name not in (*_KNOWN, *WITHOUT_MEMORY) and not name.startswith("sqlite_")]
+        told = [f"{name} ({rows} rows)" for name in unknown if (rows := self._count(name)) != "0"]
+        if told:
+            self._warn(f"{self.name} holds tables that memsvc does not know; they were not read: {', '.join(told)}")
+
+    def _count(self, table: str) -> str:
+        try:
+            return str(self._conn.execute(f"select count(*) from {_quoted(table)}").fetchone()[0])  # noqa: S608
+        except UNREADABLE:
+            return "unknown"
 
     def _columns_of(self, table: str) -> tuple[str, ...]:
         names: list[str] = []
@@ -131,23 +155,30 @@ class Database:
             cause = "; its -wal file is not there: copy both" if self.lacks_wal else ""
             self._warn(f"{self.name} is damaged ({first}): only the rows that can still be read are taken{cause}")
 
-    def _usable(self, table: Table) -> bool:
-        if not self.has(table):
-            return False
-        there = set(self.columns[table.name])
-        missing = [name for name in table.required if name not in there]
+    def _missing(self, table: Table) -> str:
+        """The needed columns that the table lacks; '' when it can be read."""
+        there = self._named(table)
+        missing = ", ".join(name for name in table.required if name not in there)
         if missing:
-            self._warn(f"{self.name}: table {table.name} has no column {', '.join(missing)} and was skipped")
+            self._warn(f"{self.name}: table {table.name} has no column {missing}: none of its rows could be taken")
         for name in table.assumed:
             if name not in there and not missing:
-                self._warn(f"{self.name}: table {table.name} has no column {name}; {table.absent[name]} is assumed")
-        return not missing
+                self._warn(f"{self.name}: table {table.name} has no column {name}; {table.absent[name]!r} is assumed")
+        return missing
+
+    def _named(self, table: Table) -> Mapping[str, str]:
+        """The table's columns by their present names."""
+        names = self.columns[table.name]
+        return {table.present_name(name, names): name for name in names}
 
     def _rows(self, table: Table, *, texts: bool) -> Iterator[Mapping[str, Raw]]:
         # Sorting numbers and fetching one row at a time keeps the texts out of SQLite's sorter, and loses to a damaged
         # page only the rows that lie on it.
         names = self.columns[table.name]
-        columns = ", ".join(_quoted(name) if texts else _without_text(table, name) for name in names)
+        texts_of = () if texts else _texts(table)
+        columns = ", ".join(
+            _without_text(name) if table.present_name(name, names) in texts_of else _quoted(name) for name in names
+        )
         query = f"select {columns} from {_quoted(table.name)} where rowid = ?"  # noqa: S608
         lost, why = 0, ""
         for rowid in self._rowids(table):
@@ -165,10 +196,11 @@ class Database:
 
     def _rowids(self, table: Table) -> list[int]:
         name = _quoted(table.name)
-        order = ", ".join(_quoted(column) for column in table.order if column in self.columns[table.name])
+        named = self._named(table)
+        order = "".join(f"{_quoted(named[column])}, " for column in table.order if column in named)
         with suppress(*UNREADABLE):
             # An index that lags behind its table, as in a torn copy, would hide rows.
-            ordered = f"select rowid from {name} not indexed order by {order}, rowid"  # noqa: S608
+            ordered = f"select rowid from {name} not indexed order by {order}rowid"  # noqa: S608
             return [rowid for (rowid,) in self._conn.execute(ordered)]
         return self._salvaged(table)
 
@@ -215,11 +247,13 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _without_text(table: Table, name: str) -> str:
+def _texts(table: Table) -> tuple[str, ...]:
+    return tuple(column.name for column in table.columns if column.convert is codex_columns.text)
+
+
+def _without_text(name: str) -> str:
     column = _quoted(name)
-    if any(known.name == name and known.convert is codex_columns.text for known in table.columns):
-        return f"case when typeof({column}) in ('text', 'blob') then '' else {column} end"
-    return column
+    return f"case when typeof({column}) in ('text', 'blob') then '' else {column} end"
 
 
 def _why(exc: Exception) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from operator import itemgetter
 
 from memsvc.model.export import Identity, JobRow, OutputRow, ProgressRow, Rejected, Row
-from memsvc_importers import codex_threads
+from memsvc_importers import codex_early, codex_threads
 from memsvc_importers.codex_database import Database
+from memsvc_importers.codex_early_tables import MEMORIES
 from memsvc_importers.codex_files import Files
 from memsvc_importers.codex_survey import Survey
 from memsvc_importers.codex_tables import JOBS, OUTPUTS, PROGRESS
@@ -60,34 +61,49 @@ class CodexExport:
 
     @property
     def stores(self) -> Sequence[str]:
-        """`v1`, `v2`, `state_5`, or the name of another file that holds memory tables."""
-        return tuple(database.store for database in self._memory)
+        """`v1`, `v2`, `state_5`, or the name of another file; of an early table the file's and its own."""
+        current = [database.store for database in self._memory if database.has(OUTPUTS) or database.has(JOBS)]
+        return (*current, *self._found.early)
 
     def rows(self) -> Iterator[Row]:
         """Threads, outputs of all stores oldest first, jobs, progress, files; rejected rows where they are met."""
         yield from codex_threads.in_state(self._state)
         # Whether rows cannot be read is known only once all have been.
         deleted = codex_threads.deleted(self._state, self._found)
-        yield from codex_threads.elsewhere(self._found.without_thread, self._headers, self._memory, deleted=deleted)
-        for _, output in heapq.merge(*map(_outputs_by_age, self._memory), key=itemgetter(0)):
+        yield from codex_threads.elsewhere(
+            self._found.without_thread, self._headers, self._memory, self._found.folders, deleted=deleted
+        )
+        by_age = [_by_age(rows) for database in self._memory for rows in _outputs(database)]
+        for _, output in heapq.merge(*by_age, key=itemgetter(0)):
             yield output
         for database in self._memory:
             yield from _jobs(database)
+            yield from codex_early.jobs(database)
+            yield from codex_early.locks(database)
         for database in self._memory:
             yield from _progress(database)
         yield from self._files.rows()
 
 
-def _outputs_by_age(database: Database) -> Iterator[tuple[_Age, OutputRow | Rejected]]:
+def _by_age(rows: Iterable[OutputRow | Rejected]) -> Iterator[tuple[_Age, OutputRow | Rejected]]:
     """A rejected row is as old as the one before it: it may have no time of its own."""
     age: _Age = (_EARLIEST, _EARLIEST, "")
+    for row in rows:
+        if isinstance(row, OutputRow):
+            age = (row.source_updated_at, row.generated_at, row.thread_id)
+        yield age, row
+
+
+def _outputs(database: Database) -> Iterator[Iterator[OutputRow | Rejected]]:
+    """The outputs of every table that has some, each oldest first."""
+    yield _present_outputs(database)
+    for table in MEMORIES:
+        yield codex_early.outputs(database, table)
+
+
+def _present_outputs(database: Database) -> Iterator[OutputRow | Rejected]:
     for row in database.read(OUTPUTS):
-        if isinstance(row, Rejected):
-            yield age, row
-        else:
-            output = OutputRow(store=database.store, extra=row.extra, **row.values)
-            age = (output.source_updated_at, output.generated_at, output.thread_id)
-            yield age, output
+        yield row if isinstance(row, Rejected) else OutputRow(store=database.store, extra=row.extra, **row.values)
 
 
 def _jobs(database: Database) -> Iterator[JobRow | Rejected]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from memsvc.model.export import Rejected
+from memsvc_importers import codex_early
 from memsvc_importers.codex_columns import Fitted, Table
 from memsvc_importers.codex_database import Database
+from memsvc_importers.codex_early_tables import LEDGERS, MEMORIES, PHASE1
 from memsvc_importers.codex_tables import JOBS, OUTPUTS, STAGE1, THREADS
 
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
@@ -17,6 +19,8 @@ _INSTANTS = {
     OUTPUTS.name: ("source_updated_at", "generated_at", "last_usage"),
     JOBS.name: ("started_at", "finished_at"),
     THREADS.name: ("updated_at",),
+    **{table.name: ("source_updated_at", "last_usage") for table in MEMORIES},
+    **{table.name: ("started_at", "finished_at") for table in LEDGERS},
 }
 
 
@@ -26,7 +30,8 @@ class Survey:
     `sessions` have an output or a stage-1 job, `in_state` a row in the threads table, `refused` one that was rejected.
 
     `rollout_paths` are those of the threads table; `newest` is the latest instant of all accepted rows, `newest_thread`
-    that of the threads table. `updated_at` is when the sessions with an output were last written to.
+    that of the threads table. `updated_at` is when the sessions with an output were last written to. `early` counts the
+    rows of the early tables by store, `folders` has the working folders that they name, by session.
     """
 
     sessions: frozenset[str]
@@ -36,6 +41,8 @@ class Survey:
     newest: datetime | None
     newest_thread: datetime | None
     updated_at: Mapping[str, datetime]
+    early: Mapping[str, int]
+    folders: Mapping[str, bytes]
 
     @property
     def without_thread(self) -> frozenset[str]:
@@ -66,11 +73,22 @@ def survey(databases: Sequence[Database], state: Database | None) -> Survey:
     latest = _Latest()
     updated_at: dict[str, datetime] = {}
     sessions: set[str] = set()
+    early: Counter[str] = Counter()
+    folders: dict[str, bytes] = {}
     for database in databases:
-        for row in _accepted(database, OUTPUTS, latest):
-            sessions.add(row["thread_id"])
-            updated_at[row["thread_id"]] = max(row["source_updated_at"], updated_at.get(row["thread_id"], _EARLIEST))
-        sessions.update(row["job_key"] for row in _accepted(database, JOBS, latest) if row["kind"] == STAGE1)
+        for table in (OUTPUTS, *MEMORIES):
+            for row in _accepted(database, table, latest):
+                thread_id: str = row.values["thread_id"]
+                sessions.add(thread_id)
+                updated_at[thread_id] = max(row.values["source_updated_at"], updated_at.get(thread_id, _EARLIEST))
+                if table in MEMORIES:
+                    early[codex_early.store(database, table)] += 1
+                    if folder := codex_early.folder(row.extra):
+                        folders[thread_id] = folder
+        stage1 = (row.values for row in _accepted(database, JOBS, latest) if row.values["kind"] == STAGE1)
+        sessions.update(values["job_key"] for values in stage1)
+        for table in LEDGERS:
+            sessions.update(row.values["thread_id"] for row in _accepted(database, table, latest) if table is PHASE1)
     rollout_paths: dict[str, bytes | None] = {}
     refused: set[str] = set()
     latest_thread = _Latest()
@@ -90,6 +108,8 @@ def survey(databases: Sequence[Database], state: Database | None) -> Survey:
         latest.instant,
         latest_thread.instant,
         updated_at,
+        early,
+        folders,
     )
 
 
@@ -106,8 +126,8 @@ class _Latest:
                 self.instant = found
 
 
-def _accepted(database: Database, table: Table, latest: _Latest) -> Iterator[Mapping[str, Any]]:
+def _accepted(database: Database, table: Table, latest: _Latest) -> Iterator[Fitted]:
     for row in database.read(table, texts=False):
         if not isinstance(row, Rejected):
             latest.see(row, table)
-            yield row.values
+            yield row

@@ -30,6 +30,7 @@ OUTPUTS = Table(
         "selected_for_phase2": 0,
         "selected_for_phase2_source_updated_at": None,
     },
+    renamed={"summary": "rollout_summary"},  # for a few hours in February 2026
 )
 
 JOBS = Table(
@@ -121,4 +122,36 @@ THREADS = Table(
     key=("id",),
     required=("id",),
     order=("id",),
+)
+
+# What other tables of Codex's databases are for is known, and it is not memory.
+WITHOUT_MEMORY = frozenset(
+    {
+        "_sqlx_migrations",
+        "agent_job_items",
+        "agent_jobs",
+        "backfill_state",
+        "external_agent_config_imports",
+        "guardian_review_feedback",
+        "logs",
+        "project_idempotency_keys",
+        "project_roots",
+        "projects",
+        "queued_items",
+        "queued_thread_revisions",
+        "remote_control_enrollments",
+        "rollout_migration_skipped_rollouts",
+        "rollout_migration_state",
+        "session_model_ids",
+        "thread_attachments",
+        "thread_dynamic_tools",
+        "thread_goal_continuation_deferrals",
+        "thread_goals",
+        "thread_history_projection_state",
+        "thread_items",
+        "thread_read_receipts",
+        "thread_sections",
+        "thread_spawn_edges",
+        "thread_turns",
+    }
 )

@@ -29,14 +29,21 @@ def in_state(state: Database | None) -> Iterator[ThreadRow | Rejected]:
 
 
 def elsewhere(
-    thread_ids: Iterable[str], headers: Mapping[str, Header], databases: Sequence[Database], *, deleted: Container[str]
+    thread_ids: Iterable[str],
+    headers: Mapping[str, Header],
+    databases: Sequence[Database],
+    folders: Mapping[str, bytes],
+    *,
+    deleted: Container[str],
 ) -> Iterator[ThreadRow]:
-    """One row for each of the ids, from the header of its rollout summary or else from its raw memory."""
+    """One row for each of the ids, from the header of its rollout summary, a folder known of it, or its raw memory."""
     for thread_id in sorted(thread_ids):
         if found := headers.get(thread_id):
             yield ThreadRow(thread_id, "summary", found.columns, deleted=thread_id in deleted)
         else:
-            yield ThreadRow(thread_id, "front_matter", _from_memory(thread_id, databases), deleted=thread_id in deleted)
+            cwd = folders.get(thread_id) or _from_memory(thread_id, databases)
+            columns = {"id": thread_id.encode(), **({"cwd": cwd} if cwd else {})}
+            yield ThreadRow(thread_id, "front_matter", columns, deleted=thread_id in deleted)
 
 
 def deleted(state: Database | None, found: Survey) -> frozenset[str]:
@@ -53,11 +60,9 @@ def home(rollout_paths: Iterable[object]) -> str | None:
     return min(homes, key=lambda name: (-homes[name], name), default=None)
 
 
-def _from_memory(thread_id: str, databases: Sequence[Database]) -> dict[str, bytes]:
-    for database in databases:
-        if cwd := codex_markdown.cwd(database.start_of_memory(thread_id, codex_markdown.HEAD)):
-            return {"id": thread_id.encode(), "cwd": cwd}
-    return {"id": thread_id.encode()}
+def _from_memory(thread_id: str, databases: Sequence[Database]) -> bytes | None:
+    starts = (database.start_of_memory(thread_id, codex_markdown.HEAD) for database in databases)
+    return next(filter(None, map(codex_markdown.cwd, starts)), None)
 
 
 def _home(path: bytes) -> str | None:

@@ -115,7 +115,9 @@ def ensure_project(conn: Conn, identity: ProjectIdentity, *, name: str, alternat
     """
     The project of this identity, made if it is not known: none -> scope with its aliases.
 
-    `name` is taken unless another project holds it; then `alternative` is.
+    `name` is taken unless another project holds it; then `alternative` is. A project that was named after its folder
+    takes the name of its git origin when that becomes known, and keeps the old name as an alias: an import that learns
+    of the origin late ends as one that knew it from the beginning.
 
     Raises:
         Refused: the caller may not add a project.
@@ -124,6 +126,8 @@ def ensure_project(conn: Conn, identity: ProjectIdentity, *, name: str, alternat
     known = by_alias(conn, identity.aliases) if identity.aliases else named(conn, "project", name)
     if known is None:
         known = _added(conn, free_name(conn, name, alternative))
+    elif identity.aliases and identity.aliases[0].kind == "git_origin":
+        _name_after_origin(conn, known, identity, free_name(conn, name, alternative))
     add_aliases(conn, known, identity.aliases)
     return known
 
@@ -144,6 +148,13 @@ def may_add(conn: Conn) -> bool:
     """May the caller add scopes and name projects?"""
     row = conn.execute(SQL["may_add"]).fetchone()
     return row is not None and bool(row[0])
+
+
+def _name_after_origin(conn: Conn, project: Scope, identity: ProjectIdentity, name: str) -> None:
+    folders = [alias for alias in identity.aliases if alias.kind != "git_origin"]
+    old = [written for alias in folders for written in (alias.value, f"{alias.host}:{alias.value}")]
+    if conn.execute(SQL["rename"], {"scope_id": project.id, "name": name, "old": old}).fetchone():
+        add_aliases(conn, project, [Alias("explicit", "", project.name)])
 
 
 def _added(conn: Conn, name: str) -> Scope:

@@ -71,6 +71,20 @@ values (memsvc.current_tenant(), %(kind)s, %(name)s, %(parent_id)s)
 on conflict on constraint scope_name_unique do nothing
 returning id;
 
+-- name: rename
+-- Only a project that goes by one of the given names, and of which no git origin is known.
+update memsvc.scopes s set
+    name = %(name)s
+where s.id = %(scope_id)s
+  and s.kind = 'project'
+  and s.name = any (%(old)s::text[])
+  and not exists (
+    select from memsvc.scope_aliases a
+    where a.tenant_id = s.tenant_id
+      and a.scope_id = s.id
+      and a.kind = 'git_origin')
+returning s.id;
+
 -- name: add_aliases
 -- An alias that names another project already stays where it is; who may not name projects leaves the names alone.
 insert into memsvc.scope_aliases (tenant_id, kind, host, value, scope_id)

@@ -29,7 +29,7 @@ class ThreadRow:
     thread_id: str
     found_in: Literal["state", "summary", "front_matter"]
     columns: Mapping[str, bytes | int | datetime | None]
-    extra: Mapping[str, Scalar] = field(default_factory=dict)
+    extra: Mapping[str, Scalar | bytes] = field(default_factory=dict)
     deleted: bool = False
 
 
@@ -53,7 +53,7 @@ class OutputRow:
     last_usage: datetime | None
     selected_for_phase2: int
     selected_for_phase2_source_updated_at: datetime | None
-    extra: Mapping[str, Scalar] = field(default_factory=dict)
+    extra: Mapping[str, Scalar | bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class JobRow:
     last_error: bytes | None
     input_watermark: int | None
     last_success_watermark: int | None
-    extra: Mapping[str, Scalar] = field(default_factory=dict)
+    extra: Mapping[str, Scalar | bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

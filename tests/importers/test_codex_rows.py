@@ -213,7 +213,7 @@ def test_columns_that_are_not_known_are_kept(home: Path) -> None:
         conn.execute("alter table jobs add column attempt INTEGER default 7")
         conn.execute("alter table jobs add column host TEXT")
     reading = read(home)
-    assert reading.outputs["t"].extra == {"scope": "clé", 'odd "name': "a\ufffd", "score": 0.5}
+    assert reading.outputs["t"].extra == {"scope": "clé", 'odd "name': b"a\xff", "score": 0.5}
     assert [row.extra for row in reading.of(JobRow)] == [{"attempt": 7, "host": None}]
 
 
@@ -231,25 +231,31 @@ def test_only_few_columns_are_needed(home: Path) -> None:
 
 
 @pytest.mark.parametrize("column", ["thread_id", "source_updated_at", "raw_memory", "rollout_summary", "generated_at"])
-def test_a_table_without_a_column_that_is_needed_is_skipped(column: str, home: Path) -> None:
+def test_a_table_without_a_column_that_is_needed_is_set_aside(column: str, home: Path) -> None:
     file = database(home / "memories_1.sqlite", loose(OUTPUTS), JOBS, outputs=[output()], jobs=[job()])
     with closing(sqlite3.connect(file)) as conn:
         conn.execute(f"alter table stage1_outputs drop column {column}")
     reading = read(home)
     assert reading.of(OutputRow) == []
     assert [row.job_key for row in reading.of(JobRow)] == ["t"]
-    assert reading.warnings == (f"memories_1.sqlite: table stage1_outputs has no column {column} and was skipped",)
+    assert rejection(reading).reason == f"the table has no column {column}"
+    assert reading.warnings == (
+        f"memories_1.sqlite: table stage1_outputs has no column {column}: none of its rows could be taken",
+    )
 
 
 @pytest.mark.parametrize("column", ["kind", "job_key", "status"])
-def test_a_ledger_without_a_column_that_is_needed_is_skipped(column: str, home: Path) -> None:
+def test_a_ledger_without_a_column_that_is_needed_is_set_aside(column: str, home: Path) -> None:
     file = database(home / "memories_1.sqlite", OUTPUTS, loose(JOBS), outputs=[output()], jobs=[job()])
     with closing(sqlite3.connect(file)) as conn:
         conn.execute(f"alter table jobs rename column {column} to other")
     reading = read(home)
     assert list(reading.outputs) == ["t"]
     assert reading.of(JobRow) == []
-    assert reading.warnings == (f"memories_1.sqlite: table jobs has no column {column} and was skipped",)
+    assert rejection(reading).values["other"] == str(job()[column]).encode()
+    assert reading.warnings == (
+        f"memories_1.sqlite: table jobs has no column {column}: none of its rows could be taken",
+    )
 
 
 def test_progress_that_does_not_fit_is_set_aside(home: Path) -> None:
