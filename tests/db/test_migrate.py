@@ -20,6 +20,7 @@ from memsvc.db.migrate import Migration
 from memsvc.db.pool import Conn, Pool
 from memsvc.errors import Conflict, DatabaseUnavailable, MigrationDrift, MissingExtension, NotMigrated, WrongUse
 from memsvc.model.principal import OWNER
+from memsvc.settings import Settings
 from tests.conftest import embedded_in
 from tests.db.databases import MakeLogin, as_login, create_login, logins, new_database, opened, until
 from tests.db.programs import copied_programs
@@ -77,7 +78,7 @@ def without_vector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[s
     settings = replace(embedded_in(folder / "data"), postgres_bin=copied_programs(folder / "programs"))
     assert settings.postgres_bin is not None
     try:
-        yield embedded.start(settings), settings.postgres_bin.parent / "share" / "extension"
+        yield embedded.start(settings), next((settings.postgres_bin.parent / "share").rglob("extension"))
     finally:
         embedded.stop(settings)
 
@@ -675,5 +676,6 @@ def others(conn: Conn) -> int:
 
 
 def psql(conninfo: str, path: Path) -> None:
-    program = binaries.bin_dir(embedded_in(path.parent)) / "psql"
+    # the packaged one, whatever the server: that of the wheel with 17 does not even tell its version
+    program = binaries.bin_dir(Settings(data_dir=path.parent)) / "psql"
     subprocess.run([program, "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", conninfo, "-f", path], check=True)
