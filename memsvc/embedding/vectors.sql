@@ -13,7 +13,7 @@ select m.id, m.scope_id, m.text, m.context, m.speaker, m.observed_at
 from memsvc.memories m
 where m.source_id = %(source_id)s
   and m.store = %(store)s
-  and m.thread_id = %(thread_id)s
+  and m.document = %(document)s
   and m.retired_at is null
   and not exists (
     select 1 from memsvc.chunk_embeddings e
@@ -35,7 +35,7 @@ join memsvc.chunk_embeddings e
     and e.view = 'own'
 where m.source_id = %(source_id)s
   and m.store = %(store)s
-  and m.thread_id = %(thread_id)s
+  and m.document = %(document)s
   and m.retired_at is null;
 
 -- name: unembedded_memory
@@ -64,7 +64,7 @@ values (memsvc.current_tenant(), %(scope_id)s, %(model)s, %(memory_id)s, %(view)
 on conflict on constraint chunk_embeddings_pkey do nothing;
 
 -- name: windows
--- Of one session output, or of a memory and its neighbours. A line that came later may share its ordinal with another:
+-- Of one session output or file, or of a memory and its neighbours. A line that came later may share its ordinal with another:
 -- the newest stands for both.
 with target as (
     select m.tenant_id, m.id
