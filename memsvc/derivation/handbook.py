@@ -139,10 +139,9 @@ def _parts(elements: Iterable[Element]) -> Iterator[_Part]:
                 yield part
                 groups += element.level == 1
                 is_chapter = _name(element) in _CHAPTERS
+                group = None if is_chapter else groups if element.level == 1 else part.group
                 path = (element,) if is_chapter else (*_above(part.path, element.level), element)
-                part = _Part(
-                    path, _SECTIONS.get(_name(element), _PLAIN), element, None if is_chapter else groups or None
-                )
+                part = _Part(path, _SECTIONS.get(_name(element), _PLAIN), element, group)
             case Labelled():
                 yield part
                 path = _above(part.path, element.level) if element.level else part.path
