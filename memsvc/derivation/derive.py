@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from memsvc.derivation import frontmatter, outline
+from memsvc.derivation import frontmatter, outline, topics
 from memsvc.derivation.frontmatter import FrontMatter
 from memsvc.derivation.labels import Label
 from memsvc.derivation.lines import Line
@@ -27,13 +27,7 @@ RULES = "codex-1"
 _Column = Literal["raw_memory", "rollout_summary"]
 
 _BLANK = "\ufeff \t\r\n\f\v"
-_NOTHING = re.compile(r"[\W_]*(?:none|n/a|nothing|not applicable|keine)?[\W_]*", re.IGNORECASE)
-_LONGEST_NOTHING = 40
 _OUTCOME = re.compile(r"\b[Oo]utcome:[ \t]*(\w+)")
-_DOUBTFUL = re.compile(r"\b(?:uncertain|unclear|unknown|unverified)\b", re.IGNORECASE)
-_LONGEST_TOPIC = 200  # characters that a title or a group has in a context
-_COMPARED = 1000  # characters of a title or an outcome that are looked at once for every statement below it
-_LONGEST_KEYWORDS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +70,7 @@ class _Block:
 
     @property
     def doubt(self) -> Status | None:
-        return "assumption" if _DOUBTFUL.search((self.outcome or self.document.outcome)[:_COMPARED]) else None
+        return "assumption" if topics.is_doubtful(self.outcome or self.document.outcome) else None
 
     def _value(self, key: str) -> str:
         return self.fields[key].value if key in self.fields else ""
@@ -150,8 +144,8 @@ def _told_by(element: Element, document: _Document) -> _Document:
 def _of_front_matter(document: _Document, matter: FrontMatter, blocks: list[_Block]) -> Iterator[Statement]:
     head = _Block(document)
     description, task = matter.entries.get("description"), matter.entries.get("task")
-    keywords, titles = matter.value("keywords"), _titles(blocks) or {_key(matter.value("task"))}
-    if description and _key(description.value) not in titles:
+    keywords, titles = matter.value("keywords"), _titles(blocks) or {topics.key(matter.value("task"))}
+    if description and topics.key(description.value) not in titles:
         yield from _title(head, description.value, description.first, description.last, keywords=keywords)
     if task and not any(block.number for block in blocks):
         yield from _title(head, task.value, task.first, task.last, outcome=document.outcome, keywords=keywords)
@@ -188,13 +182,13 @@ def _of_elements(block: _Block) -> Iterator[Statement]:
 
 def _listed(block: _Block, run: Run, kind: Kind, section: str, label: Label) -> Iterator[Statement]:
     text = run.text
-    if len(text) <= _LONGEST_NOTHING and _NOTHING.fullmatch(text):
+    if topics.says_nothing(text):
         return
-    topics = [block.place, block.document.about if block.number is None else block.title or block.document.about]
+    above = [block.place, block.document.about if block.number is None else block.title or block.document.about]
     judged = judge(text, kind=kind, doubt=label.doubt or block.doubt)
     yield Statement(
         text=text,
-        context=_context(text, [*topics, section, label.name]),
+        context=topics.context(text, [*above, section, label.name]),
         kind=kind,
         status=judged.status,
         place=_place(block, run.first, run.last),
@@ -209,18 +203,10 @@ def _title(
     if not title:
         return
     judged = judge(title, kind="task", doubt=block.doubt)
-    context = _context(title, [block.place, "" if block.group else block.document.about])
-    if keywords:
-        context = "; ".join(filter(None, [context, f"keywords: {keywords[:_LONGEST_KEYWORDS]}"]))
+    above = [block.place, "" if block.group else block.document.about]
+    context = topics.context(title, above, keywords=keywords)
     ending = f" (outcome: {outcome.rstrip('.')})" if outcome else ""
     yield Statement(title + ending, context, "task", judged.status, _place(block, first, last), judged.quote)
-
-
-def _context(text: str, topics: Iterable[str]) -> str:
-    """What the text is about, without what the text says anyway."""
-    said = _key(text[:_COMPARED])
-    shown = [topic[:_COMPARED] for topic in topics if topic]
-    return ": ".join(dict.fromkeys(_short(topic) for topic in shown if _key(topic) != said))
 
 
 def _place(block: _Block, first: Line, last: Line) -> Place:
@@ -232,7 +218,7 @@ def _without_repeated_titles(statements: Iterable[Statement], blocks: Iterable[_
     seen = _titles(blocks)
     for statement in statements:
         outside = statement.kind == "task" and statement.place.block is None
-        key = _key(statement.text) if outside else ""
+        key = topics.key(statement.text) if outside else ""
         if not outside or key not in seen:
             yield statement
         if outside:
@@ -240,13 +226,4 @@ def _without_repeated_titles(statements: Iterable[Statement], blocks: Iterable[_
 
 
 def _titles(blocks: Iterable[_Block]) -> set[str]:
-    return {_key(block.title) for block in blocks if block.number is not None}
-
-
-def _key(text: str) -> str:
-    return " ".join(text.split()).casefold().rstrip(".")
-
-
-def _short(topic: str) -> str:
-    line = " ".join(topic.split())
-    return line if len(line) <= _LONGEST_TOPIC else line[: _LONGEST_TOPIC - 1] + "…"
+    return {topics.key(block.title) for block in blocks if block.number is not None}

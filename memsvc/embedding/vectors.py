@@ -114,16 +114,16 @@ def is_known(conn: Conn, model: str) -> bool:
     return conn.execute(SQL["dimension_of"], {"name": model}).fetchone() is not None
 
 
-def unembedded_of_output(conn: Conn, model: str, source_id: UUID, store: str, thread_id: str) -> list[Unembedded]:
+def unembedded_of_output(conn: Conn, model: str, source_id: UUID, store: str, document: str) -> list[Unembedded]:
     """Current memories of one session output that have no vectors of the model."""
-    values = {"model": model, "source_id": source_id, "store": store, "thread_id": thread_id}
+    values = {"model": model, "source_id": source_id, "store": store, "document": document}
     with conn.cursor(row_factory=class_row(Unembedded)) as cursor:
         return cursor.execute(SQL["unembedded_of_output"], values).fetchall()
 
 
-def count_of_output(conn: Conn, model: str, source_id: UUID, store: str, thread_id: str) -> int:
+def count_of_output(conn: Conn, model: str, source_id: UUID, store: str, document: str) -> int:
     """How many chunks the current memories of one session output have vectors of the model for."""
-    values = {"model": model, "source_id": source_id, "store": store, "thread_id": thread_id}
+    values = {"model": model, "source_id": source_id, "store": store, "document": document}
     row = conn.execute(SQL["count_of_output"], values).fetchone()
     return int(row[0]) if row else 0
 
@@ -166,9 +166,9 @@ def write(conn: Conn, model: str, chunks: Sequence[EmbeddedChunk]) -> None:
         cursor.executemany(SQL["add_vector"], rows)
 
 
-def windows_of_output(conn: Conn, model: str, source_id: UUID, store: str, thread_id: str) -> list[Window]:
+def windows_of_output(conn: Conn, model: str, source_id: UUID, store: str, document: str) -> list[Window]:
     """The current memories of one session output, each between its neighbours."""
-    values = {"model": model, "source_id": source_id, "session": f"{store}/{thread_id}", "memory_id": None}
+    values = {"model": model, "source_id": source_id, "session": f"{store}/{document}", "memory_id": None}
     return _windows(conn, values)
 
 

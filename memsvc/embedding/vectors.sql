@@ -13,7 +13,7 @@ select m.id, m.scope_id, m.text, m.context, m.speaker, m.observed_at
 from memsvc.memories m
 where m.source_id = %(source_id)s
   and m.store = %(store)s
-  and m.thread_id = %(thread_id)s
+  and m.document = %(document)s
   and m.retired_at is null
   and not exists (
     select 1 from memsvc.chunk_embeddings e
@@ -35,7 +35,7 @@ join memsvc.chunk_embeddings e
     and e.view = 'own'
 where m.source_id = %(source_id)s
   and m.store = %(store)s
-  and m.thread_id = %(thread_id)s
+  and m.document = %(document)s
   and m.retired_at is null;
 
 -- name: unembedded_memory
@@ -64,7 +64,7 @@ values (memsvc.current_tenant(), %(scope_id)s, %(model)s, %(memory_id)s, %(view)
 on conflict on constraint chunk_embeddings_pkey do nothing;
 
 -- name: windows
--- Of one session output, or of a memory and its neighbours. A line that came later may share its ordinal with another:
+-- Of one session output or file, or of a memory and its neighbours. A line that came later may share its ordinal with another:
 -- the newest stands for both.
 with target as (
     select m.tenant_id, m.id
@@ -178,7 +178,7 @@ select l.source_id, l.job_key, l.scope_id
 from (
     select distinct on (m.source_id, k.job_key) m.tenant_id, m.source_id, k.job_key, m.scope_id
     from memsvc.memories m
-    cross join lateral (select coalesce(m.store || '/' || m.thread_id, m.id::text) as job_key) k
+    cross join lateral (select coalesce(m.store || '/' || m.document, m.id::text) as job_key) k
     where m.retired_at is null
       and (
         not exists (
@@ -219,10 +219,10 @@ limit %(limit)s;
 -- name: beyond
 -- Of what recall searches: memories without vectors in outputs that have as many chunks as one may have.
 with without as (
-    select m.tenant_id, m.source_id, m.store, m.thread_id, count(*) as memories
+    select m.tenant_id, m.source_id, m.store, m.document, count(*) as memories
     from memsvc.recallable m
     where m.hidden_because is null
-      and m.thread_id is not null
+      and m.document is not null
       and not exists (
         select 1 from memsvc.chunk_embeddings e
         where e.tenant_id = m.tenant_id
@@ -230,7 +230,7 @@ with without as (
           and e.model = %(model)s
           and e.memory_id = m.id
           and e.view = 'own')
-    group by m.tenant_id, m.source_id, m.store, m.thread_id
+    group by m.tenant_id, m.source_id, m.store, m.document
 )
 select count(*), coalesce(sum(w.memories), 0)::bigint
 from without w
@@ -246,7 +246,7 @@ where %(most)s <= (
     where m.tenant_id = w.tenant_id
       and m.source_id = w.source_id
       and m.store = w.store
-      and m.thread_id = w.thread_id
+      and m.document = w.document
       and m.retired_at is null);
 
 -- name: models

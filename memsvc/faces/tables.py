@@ -80,9 +80,10 @@ def _place(rank: int | None) -> str:
 
 
 def _said(hit: Hit) -> str:
-    if hit.source.thread_id is None:
-        return f"by {hit.author}" if hit.author else ""
-    return f"{hit.source.importer} {hit.source.thread_id}{f', {hit.source.lines}' if hit.source.lines else ''}"
+    where = ", ".join(filter(None, (hit.source.thread_id, hit.source.lines)))
+    if where:
+        return f"{hit.source.importer} {where}"
+    return f"by {hit.author}" if hit.author else ""
 
 
 def print_show(out: Console, result: ShowResult) -> None:

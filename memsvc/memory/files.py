@@ -39,6 +39,11 @@ def upsert(
     return outcomes
 
 
+def heads(conn: Conn, source_id: UUID, paths: Sequence[str]) -> dict[str, bytes]:
+    """The first 4096 bytes of the files that there are, by path."""
+    return dict(conn.execute(SQL["heads"], {"source_id": source_id, "paths": list(paths)}).fetchall())
+
+
 def _outcome(stored: bytes | None, given: bytes, from_newest: bool) -> Outcome:
     if stored is None:
         return "inserted"

@@ -11,3 +11,9 @@ on conflict on constraint source_files_pkey do update set
     sha256 = excluded.sha256,
     content = excluded.content,
     updated_at = now();
+
+-- name: heads
+select path, substring(content from 1 for 4096)
+from memsvc.source_files
+where source_id = %(source_id)s
+  and path = any (%(paths)s::text[]);

@@ -1,13 +1,13 @@
 -- name: known
 -- was_decided: somebody retired it, so it must not come back; what derivation retired names nobody.
-select m.id, m.store, m.thread_id, m.text_sha256, m.occurrence, m.life, m.kind, m.status, m.context, m.scope_id,
+select m.id, m.store, m.document, m.thread_id, m.text_sha256, m.occurrence, m.life, m.kind, m.status, m.context, m.scope_id,
     m.retired_at is not null as is_retired, m.retired_by is not null as was_decided
-from json_to_recordset(%(keys)s::json) as given (store text, thread_id text)
+from json_to_recordset(%(keys)s::json) as given (store text, document text)
 join memsvc.memories m
     on m.source_id = %(source_id)s
     and m.store = given.store
-    and m.thread_id = given.thread_id
-order by m.store, m.thread_id, m.text_sha256, m.occurrence, m.life;
+    and m.document = given.document
+order by m.store, m.document, m.text_sha256, m.occurrence, m.life;
 
 -- name: count_current
 select count(*)
@@ -35,16 +35,19 @@ from json_to_recordset(%(rows)s::json) as given (id uuid, superseded_by uuid)
 where m.id = given.id;
 
 -- name: add
+-- What a file says of no session with an output was said when the export was made.
 insert into memsvc.memories (
     tenant_id, id, scope_id, kind, status, origin, text, context, text_sha256, author_id, source_id, store, thread_id,
-    rule_set, occurrence, life, session, ordinal, said_at)
+    path, rule_set, occurrence, life, session, ordinal, said_at)
 select memsvc.current_tenant(), given.id, given.scope_id, given.kind, given.status, 'imported', given.text,
-    given.context, given.text_sha256, %(principal_id)s, %(source_id)s, given.store, given.thread_id, %(rule_set)s,
-    given.occurrence, given.life, given.session, given.ordinal, o.source_updated_at
+    given.context, given.text_sha256, %(principal_id)s, %(source_id)s, given.store, given.thread_id, given.path,
+    given.rule_set, given.occurrence, given.life, given.session, given.ordinal,
+    coalesce(o.source_updated_at, s.exported_at, now())
 from json_to_recordset(%(rows)s::json) as given (
     id uuid, scope_id uuid, kind text, status text, text text, context text, text_sha256 bytea, store text,
-    thread_id text, occurrence integer, life integer, session text, ordinal bigint)
-join memsvc.stage1_outputs o
+    thread_id text, path text, rule_set text, occurrence integer, life integer, session text, ordinal bigint)
+join memsvc.sources s on s.id = %(source_id)s
+left join memsvc.stage1_outputs o
     on o.source_id = %(source_id)s
     and o.store = given.store
     and o.thread_id = given.thread_id;
@@ -52,10 +55,10 @@ join memsvc.stage1_outputs o
 -- name: place
 -- The place follows the line; a row whose place is the same is left alone.
 insert into memsvc.evidence (tenant_id, memory_id, id, scope_id, kind, locator, sha256, quote, added_by)
-select memsvc.current_tenant(), given.memory_id, given.id, given.scope_id, 'session_output', given.locator,
+select memsvc.current_tenant(), given.memory_id, given.id, given.scope_id, given.kind, given.locator,
     given.sha256, given.quote, %(principal_id)s
 from json_to_recordset(%(rows)s::json) as given (
-    memory_id uuid, id uuid, scope_id uuid, locator jsonb, sha256 bytea, quote text)
+    memory_id uuid, id uuid, scope_id uuid, kind text, locator jsonb, sha256 bytea, quote text)
 on conflict on constraint evidence_pkey do update set
     locator = excluded.locator,
     sha256 = excluded.sha256,

@@ -18,13 +18,14 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 @dataclass(frozen=True)
 class Place:
     """
-    Where in a session output a statement stands.
+    Where in a session output, or in a file of consolidated memory, a statement stands.
 
-    `column` is the output's column, `block` the number of the task block (None outside one). Lines count from 1, both
-    ends included; `starts_at` and `ends_at` are character offsets into the stored text, end excluded.
+    `column` is the output's column, `content` for a file; `block` is the number of the task block, in a file that of
+    the task group (None outside one). Lines count from 1, both ends included; `starts_at` and `ends_at` are character
+    offsets into the stored text, end excluded.
     """
 
-    column: Literal["raw_memory", "rollout_summary"]
+    column: Literal["raw_memory", "rollout_summary", "content"]
     block: int | None
     first_line: int
     last_line: int

@@ -39,9 +39,9 @@ class Passage:
     members: tuple[UUID, ...] = ()
 
 
-def output_job(source_id: UUID, store: str, thread_id: str) -> JobKey:
-    """The job that embeds the memories of one session output."""
-    return JobKey(source_id, EMBED, f"{store}/{thread_id}")
+def output_job(source_id: UUID, store: str, document: str) -> JobKey:
+    """The job that embeds the memories of one session output, by its thread, or of one file, by its path."""
+    return JobKey(source_id, EMBED, f"{store}/{document}")
 
 
 def memory_job(source_id: UUID, memory_id: UUID) -> JobKey:
@@ -95,12 +95,12 @@ def handle(
 
 def _given(conn: Conn, model: str, lease: Lease) -> tuple[list[Unembedded], list[Window], int]:
     """What has no vectors yet, what may have new neighbours, and how many chunks may be added."""
-    store, slash, thread_id = lease.job_key.partition("/")
+    store, slash, document = lease.job_key.partition("/")
     if not slash:
         memory_id = UUID(lease.job_key)
         around = vectors.windows_at_memory(conn, model, memory_id)
         return vectors.unembedded_memory(conn, model, memory_id), around, MAX_CHUNKS
-    output = (lease.source_id, store, thread_id)
+    output = (lease.source_id, store, document)
     done = vectors.count_of_output(conn, model, *output)
     around = vectors.windows_of_output(conn, model, *output)
     return vectors.unembedded_of_output(conn, model, *output), around, MAX_CHUNKS - done

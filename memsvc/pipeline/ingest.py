@@ -19,9 +19,11 @@ from psycopg import Rollback
 
 from memsvc import importer
 from memsvc.db.pool import Conn, Pool
+from memsvc.derivation import handbook
 from memsvc.ledger import jobs
-from memsvc.memory import files, history, originals, outputs, runs, scopes, sources, statements, threads
-from memsvc.memory.kept import as_text
+from memsvc.memory import files, handbooks, history, originals, outputs, runs, scopes, sources, statements, threads
+from memsvc.memory.handbooks import StoredFile
+from memsvc.memory.kept import as_text, keep, secrets
 from memsvc.memory.outputs import StoredOutput
 from memsvc.memory.sources import Source
 from memsvc.model.export import FileRow, Identity, JobRow, OutputRow, ProgressRow, Rejected, Row, ThreadRow
@@ -54,6 +56,7 @@ class Ingest:
     exact: bool = True
     from_newest: bool = False
     projects: dict[ProjectIdentity, UUID] = field(default_factory=dict)
+    handbooks: dict[str, bytes] = field(default_factory=dict)
 
 
 def ingest(
@@ -150,6 +153,7 @@ def _finish(conn: Conn, work: Ingest) -> None:
     if not work.exact:
         originals.cut_secrets(conn, work.source.id)
     sources.saw_export(conn, work.source, work.identity)
+    _derive_handbooks(conn, work)
     memories = work.report.memories
     memories.unchanged = statements.count_current(conn, work.source.id) - memories.inserted
     runs.finish(
@@ -179,7 +183,7 @@ def _write(conn: Conn, work: Ingest, batch: Sequence[Row]) -> None:
             given = cast(Sequence[JobRow], batch)
             _count_all(report, report.jobs, history.upsert(conn, source_id, given, **how))
         case FileRow():
-            _count(report.files, files.upsert(conn, source_id, cast(Sequence[FileRow], batch), **how))
+            _write_files(conn, work, cast(Sequence[FileRow], batch))
         case ProgressRow():
             runs.progress(conn, source_id, cast(Sequence[ProgressRow], batch))
         case Rejected():
@@ -228,6 +232,30 @@ def _write_outputs(conn: Conn, work: Ingest, rows: Sequence[OutputRow]) -> None:
     _derive(conn, work, [result.output for result in results if result.output is not None])
 
 
+def _write_files(conn: Conn, work: Ingest, rows: Sequence[FileRow]) -> None:
+    outcomes = files.upsert(conn, work.source.id, rows, from_newest=work.from_newest, exact=work.exact)
+    _count(work.report.files, outcomes)
+    for row, outcome in zip(rows, outcomes, strict=True):
+        if outcome == "older" or handbook.store_of(row.path) is None:
+            continue
+        work.handbooks[row.path] = row.content
+        if outcome != "unchanged":
+            work.report.found(secrets("source_files", row.path, {"content": keep(row.content)}))
+
+
+def _derive_handbooks(conn: Conn, work: Ingest) -> None:
+    """Last of all, for they name sessions and summaries that have to be there."""
+    sources.lock(conn, work.source)
+
+    def scope_of(cwd: str | None) -> UUID:
+        return _project(conn, work, identity(host=work.host, cwd=cwd))
+
+    for path, content in work.handbooks.items():
+        found = handbooks.read(conn, work.source.id, path, keep(content), scope_of=scope_of)
+        if found is not None:
+            _derive(conn, work, [found])
+
+
 def _project_of(conn: Conn, work: Ingest, row: ThreadRow) -> UUID:
     """The scope of a thread: its git origin's project, else its folder's on this host, else the source's own."""
     origin, cwd = threads.text_of(row, "git_origin_url"), threads.text_of(row, "cwd")
@@ -242,12 +270,15 @@ def _project(conn: Conn, work: Ingest, known: ProjectIdentity) -> UUID:
     return work.projects[known]
 
 
-def _derive(conn: Conn, work: Ingest, changed: Sequence[StoredOutput]) -> None:
+def _derive(conn: Conn, work: Ingest, changed: Sequence[StoredOutput | StoredFile]) -> None:
     if not changed:
         return
     changes = statements.reconcile(conn, work.actor, work.source.id, changed)
     work.report.memories.inserted += len(changes.added)
     work.report.memories.retired += len(changes.retired)
     if changes.added or changes.retired:  # what goes away changes the windows of its neighbours
-        keys = [(output_job(work.source.id, output.store, output.thread_id), output.scope_id) for output in changed]
+        keys = [
+            (output_job(work.source.id, output.store, statements.document(output)), output.scope_id)
+            for output in changed
+        ]
         jobs.enqueue(conn, keys)

@@ -58,7 +58,7 @@ class Origin:
     Where a hit was said: enough to look again.
 
     `path` is the session's log as its tool names it, None when unknown; `lines` says which lines of which column of the
-    session output hold the statement.
+    session output, or of which file of the home, hold the statement.
     """
 
     importer: str
@@ -158,8 +158,8 @@ def _hit(row: dict[str, Any]) -> Hit:
 def _lines(locator: dict[str, Any] | None) -> str | None:
     if not locator or "lines" not in locator:
         return None
-    first, last = locator["lines"]
-    return f"{locator['column']} {first}" if first == last else f"{locator['column']} {first}-{last}"
+    where, (first, last) = locator.get("path") or locator["column"], locator["lines"]
+    return f"{where} {first}" if first == last else f"{where} {first}-{last}"
 
 
 def coverage(conn: Conn, *, model: str, scopes: Sequence[UUID]) -> Coverage:

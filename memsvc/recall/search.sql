@@ -19,7 +19,7 @@ left join lateral (
     from memsvc.evidence found
     where found.tenant_id = m.tenant_id
       and found.memory_id = m.id
-      and found.kind = 'session_output'
+      and found.kind in ('session_output', 'memory_file')
     order by found.added_at, found.id
     limit 1
 ) e on true

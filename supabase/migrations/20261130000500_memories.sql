@@ -7,7 +7,9 @@ set role memsvc_owner;
 -- recency goes, is when it was first said: the time of its session, or when it was remembered.
 -- session and ordinal are its place in a conversation; of a derived row its place among the lines of its output when it
 -- was found. A derived row names its output (source_id, store, thread_id) and the rule set that found it; occurrence
--- counts equal texts in one output, life counts how often the line came back or was classified anew.
+-- counts equal texts in one output, life counts how often the line came back or was classified anew. A row derived from a
+-- file of consolidated memory names its path; thread_id is then the one session that the line is said to come from, if
+-- there is one. document is what a derived row was found in.
 -- fact_evidence_earns lets the foreign key reach only evidence of a kind that earns facts.
 create table memsvc.memories (
     tenant_id uuid not null,
@@ -23,6 +25,8 @@ create table memsvc.memories (
     source_id uuid not null,
     store text collate "C",
     thread_id text collate "C",
+    path text collate "C",
+    document text collate "C" generated always as (coalesce(path, thread_id)) stored,
     rule_set text collate "C",
     occurrence integer not null default 0,
     life integer not null default 0,
@@ -47,6 +51,8 @@ create table memsvc.memories (
     constraint memories_scope_fkey foreign key (tenant_id, scope_id) references memsvc.scopes (tenant_id, id),
     constraint memories_author_fkey foreign key (tenant_id, author_id) references memsvc.principals (tenant_id, id),
     constraint memories_source_fkey foreign key (tenant_id, source_id) references memsvc.sources (tenant_id, id),
+    constraint memories_file_fkey foreign key (tenant_id, source_id, path)
+        references memsvc.source_files (tenant_id, source_id, path),
     constraint memories_retired_by_fkey foreign key (tenant_id, retired_by)
         references memsvc.principals (tenant_id, id),
     constraint memories_successor_fkey foreign key (tenant_id, superseded_by)
@@ -57,14 +63,15 @@ create table memsvc.memories (
     constraint memory_origin_known check (origin in ('imported', 'extracted', 'agent', 'human')),
     constraint memory_text_not_blank check (text ~ '[^[:space:]]'),
     constraint fact_has_evidence check (status <> 'fact' or fact_evidence_id is not null),
-    constraint derived_names_its_output check (
-        (rule_set is null) = (thread_id is null) and (store is null) = (thread_id is null)),
+    constraint derived_names_its_document check (
+        (rule_set is null) = (coalesce(path, thread_id) is null)
+        and (store is null) = (coalesce(path, thread_id) is null)),
     constraint retired_has_reason check ((retired_at is null) = (retired_because is null)),
     constraint superseded_is_retired check (superseded_by is null or retired_at is not null),
     constraint not_superseded_by_itself check (superseded_by <> id),
     constraint valid_range_in_order check (valid_until > valid_from)
 );
-create index memories_output on memsvc.memories (tenant_id, source_id, store, thread_id) where thread_id is not null;
+create index memories_document on memsvc.memories (tenant_id, source_id, store, document) where document is not null;
 -- Neighbours in a conversation: the turns, or the lines of one session output, before and after.
 create index memories_conversation on memsvc.memories (tenant_id, scope_id, source_id, session, ordinal)
     where session is not null and retired_at is null;
@@ -76,7 +83,8 @@ create unique index memories_said_once on memsvc.memories
 create unique index memories_idempotency on memsvc.memories (tenant_id, author_id, idempotency_key)
     where idempotency_key is not null;
 
--- kind: session_output (model-written text, earns nothing), user_words, tool_output, person (somebody said so or
+-- kind: session_output, memory_file (model-written texts, earn nothing; a file's locator has its path, its sha-256 and
+-- the sessions that the line is said to come from), user_words, tool_output, person (somebody said so or
 -- confirmed it), url. locator says where to look again; sha256 is of the quoted bytes there.
 create table memsvc.evidence (
     tenant_id uuid not null,
@@ -97,7 +105,7 @@ create table memsvc.evidence (
     constraint evidence_added_by_fkey foreign key (tenant_id, added_by)
         references memsvc.principals (tenant_id, id),
     constraint evidence_kind_known check (
-        kind in ('session_output', 'user_words', 'tool_output', 'person', 'url'))
+        kind in ('session_output', 'memory_file', 'user_words', 'tool_output', 'person', 'url'))
 );
 alter table memsvc.memories add constraint memories_fact_evidence_fkey
     foreign key (tenant_id, id, fact_evidence_id, fact_evidence_earns)
