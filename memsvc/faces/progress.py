@@ -33,7 +33,7 @@ class Bar:
 
     def done(self, done: Done) -> None:
         """So many jobs have ended."""
-        self.count(done.completed + done.failed + done.lost)
+        self.count(done.jobs)
 
 
 @contextmanager

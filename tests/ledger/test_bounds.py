@@ -57,12 +57,12 @@ def test_what_is_set_holds_and_can_be_set_again(conn: Conn) -> None:
 
 
 @pytest.mark.parametrize(
-    ("column_name", "value"),
-    [("max_running", 0), ("max_running", -1), ("max_attempts", 0), ("longest_lease", timedelta(0))],
+    "figures", [{"max_running": 0}, {"max_running": -1}, {"max_attempts": -1}, {"longest_lease": timedelta(0)}]
 )
-def test_a_setting_that_nothing_could_move_under_is_refused(conn: Conn, column_name: str, value: object) -> None:
-    with pytest.raises(psycopg.errors.CheckViolation, match=f"{column_name}_positive"):
-        settle(conn, **{column_name: value})
+def test_a_setting_that_nothing_could_move_under_is_refused(conn: Conn, figures: dict[str, Any]) -> None:
+    (name,) = figures
+    with pytest.raises(psycopg.errors.CheckViolation, match=f"{name}_positive"):
+        settle(conn, KIND, **figures)
 
 
 def test_a_kind_that_is_switched_off_is_not_claimed(conn: Conn) -> None:

@@ -25,7 +25,8 @@ from memsvc.ledger import jobs
 from memsvc.model.job import EMBED, JobKey, Lease
 from memsvc.model.principal import DEFAULT_TENANT, LOCAL_SOURCE, OWNER
 from memsvc.pipeline import worker
-from memsvc.pipeline.worker import Done, Handler, Work
+from memsvc.pipeline.attempt import Handler, Work
+from memsvc.pipeline.worker import Done
 from memsvc.service import remember, work
 from memsvc.service.app import App
 from memsvc.settings import Settings
@@ -100,7 +101,7 @@ def test_once_works_until_nothing_is_due(pool: Pool) -> None:
     seen: list[int] = []
 
     done = worker.run(
-        working(pool, lambda lease: writes(lease.job_key)),
+        working(pool, lambda lease, lost: writes(lease.job_key)),
         once=True,
         stop=Event(),
         after_each=lambda so_far: seen.append(so_far.completed),
@@ -112,14 +113,14 @@ def test_once_works_until_nothing_is_due(pool: Pool) -> None:
 
 
 def test_once_with_nothing_due_does_nothing(pool: Pool) -> None:
-    assert run(pool, lambda lease: pytest.fail("nothing is due")) == Done()
+    assert run(pool, lambda lease, lost: pytest.fail("nothing is due")) == Done()
 
 
 def test_newer_input_that_arrives_meanwhile_is_worked_on_too(pool: Pool) -> None:
     enqueue(pool, "a")
     marks: list[int] = []
 
-    def handler(lease: Lease) -> Callable[[Conn], None]:
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
         marks.append(lease.input_watermark)
         if len(marks) == 1:
             enqueue(pool, "a", "b")
@@ -132,7 +133,7 @@ def test_newer_input_that_arrives_meanwhile_is_worked_on_too(pool: Pool) -> None
 def test_the_slow_part_has_no_transaction_open(pool: Pool) -> None:
     enqueue(pool, "a")
 
-    def handler(lease: Lease) -> Callable[[Conn], None]:
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
         open_ones = "select count(*) from pg_stat_activity where datname = current_database() and state like 'idle in%'"
         assert rows(pool, open_ones) == [(0,)]
         return nothing
@@ -146,7 +147,7 @@ def test_the_slow_part_has_no_transaction_open(pool: Pool) -> None:
 def test_a_failing_handler_is_recorded_and_tried_again_later(pool: Pool, caplog: pytest.LogCaptureFixture) -> None:
     enqueue(pool, "a", "b")
 
-    def handler(lease: Lease) -> Callable[[Conn], None]:
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
         if lease.job_key == "a":
             raise ValueError(f"cannot read: {SECRET}")
         return writes(lease.job_key)
@@ -170,7 +171,7 @@ def test_a_failing_handler_is_recorded_and_tried_again_later(pool: Pool, caplog:
 def test_an_error_of_our_own_says_what_it_says(pool: Pool) -> None:
     enqueue(pool, "a")
 
-    def handler(lease: Lease) -> Callable[[Conn], None]:
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
         raise Conflict("the model 'x' is recorded with 3 dimensions")
 
     assert run(pool, handler) == Done(failed=1)
@@ -190,7 +191,7 @@ def test_a_refused_write_fails_the_job_and_leaves_nothing(pool: Pool, caplog: py
             [DEFAULT_TENANT, SECRET, OWNER.principal_id, LOCAL_SOURCE],
         )
 
-    assert run(pool, lambda lease: write) == Done(failed=1)
+    assert run(pool, lambda lease, lost: write) == Done(failed=1)
     assert written(pool) == []
     assert rows(pool, "select status, retry_remaining, last_error from memsvc.jobs") == [
         ("error", 2, "CheckViolation 23514 memory_kind_known")
@@ -205,14 +206,14 @@ def test_a_statement_that_takes_too_long_fails_the_job(pool: Pool) -> None:
         conn.execute("set local statement_timeout = '20ms'")
         conn.execute("select pg_sleep(5)")
 
-    assert run(pool, lambda lease: write) == Done(failed=1)
+    assert run(pool, lambda lease, lost: write) == Done(failed=1)
     assert rows(pool, "select last_error from memsvc.jobs") == [("QueryCanceled 57014",)]
 
 
 def test_a_job_that_never_works_stops_as_exhausted(pool: Pool) -> None:
     enqueue(pool, "a")
 
-    def handler(lease: Lease) -> Callable[[Conn], None]:
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
         raise ZeroDivisionError
 
     for _ in range(3):
@@ -226,7 +227,7 @@ def test_a_job_that_never_works_stops_as_exhausted(pool: Pool) -> None:
 def test_without_its_model_a_worker_gives_the_job_back(pool: Pool) -> None:
     enqueue(pool, "a", "b")
 
-    def handler(lease: Lease) -> Callable[[Conn], None]:
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
         raise EmbedderUnavailable("the built-in model is not installed")
 
     with pytest.raises(EmbedderUnavailable):
@@ -240,7 +241,7 @@ def test_a_model_that_cannot_be_reached_is_waited_for(pool: Pool, caplog: pytest
     enqueue(pool, "a")
     stop, leases = Event(), list[Lease]()
 
-    def handler(lease: Lease) -> Callable[[Conn], None]:
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
         leases.append(lease)
         if len(leases) == 1:
             raise EmbedderUnavailable("example.org does not answer")
@@ -260,7 +261,7 @@ def test_a_lease_lost_in_the_slow_part_writes_nothing(pool: Pool, caplog: pytest
     enqueue(pool, "a")
     taken: list[Lease] = []
 
-    def handler(lease: Lease) -> Callable[[Conn], None]:
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
         taken.append(take_over(pool))
         return writes("too late")
 
@@ -282,14 +283,14 @@ def test_a_lease_lost_during_the_write_rolls_it_back(pool: Pool) -> None:
         writes("too late")(conn)
         take_over(pool)
 
-    assert run(pool, lambda lease: write) == Done(lost=1)
+    assert run(pool, lambda lease, lost: write) == Done(lost=1)
     assert written(pool) == []
 
 
 def test_a_failure_after_the_lease_was_lost_is_not_recorded(pool: Pool) -> None:
     enqueue(pool, "a")
 
-    def handler(lease: Lease) -> Callable[[Conn], None]:
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
         take_over(pool)
         raise ValueError
 
@@ -303,7 +304,7 @@ def test_slow_work_keeps_its_lease(pool: Pool) -> None:
     enqueue(pool, "a")
     lease_for = timedelta(seconds=0.6)
 
-    def handler(lease: Lease) -> Callable[[Conn], None]:
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
         deadline = time.monotonic() + 3 * lease_for.total_seconds()
         while time.monotonic() < deadline:
             with pool.transaction(OWNER) as conn:
@@ -320,7 +321,7 @@ def test_slow_work_keeps_its_lease(pool: Pool) -> None:
 def test_the_heartbeat_ends_with_work_that_fails(pool: Pool) -> None:
     enqueue(pool, "a")
 
-    def handler(lease: Lease) -> Callable[[Conn], None]:
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
         assert [thread.name for thread in threading.enumerate() if thread.name.startswith("heartbeat")]
         raise ValueError
 
@@ -335,7 +336,7 @@ def test_stop_finishes_the_job_under_way_and_begins_no_other(pool: Pool) -> None
     enqueue(pool, "a", "b")
     stop = Event()
 
-    def handler(lease: Lease) -> Callable[[Conn], None]:
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
         stop.set()
         return writes(lease.job_key)
 
@@ -349,7 +350,7 @@ def test_told_to_stop_before_it_begins_it_claims_nothing(pool: Pool) -> None:
     stop = Event()
     stop.set()
 
-    assert run(pool, lambda lease: nothing, stop=stop) == Done()
+    assert run(pool, lambda lease, lost: nothing, stop=stop) == Done()
     assert rows(pool, "select status from memsvc.jobs") == [("pending",)]
 
 
@@ -357,7 +358,7 @@ def test_it_waits_for_jobs_until_told_to_stop(pool: Pool) -> None:
     stop = Event()
     idle = Thread(target=enqueue, args=(pool, "a"))
 
-    def handler(lease: Lease) -> Callable[[Conn], None]:
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
         stop.set()
         return writes(lease.job_key)
 
@@ -383,7 +384,7 @@ def test_connections_lost_in_the_slow_part_do_no_harm(dsn: str, pool: Pool) -> N
     enqueue(pool, "a")
     lease_for = timedelta(seconds=0.6)
 
-    def handler(lease: Lease) -> Callable[[Conn], None]:
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
         for _ in range(3):
             cut_off(dsn)
             time.sleep(lease_for.total_seconds() / 2)
@@ -397,7 +398,7 @@ def test_a_database_that_goes_away_is_no_failure_of_the_job(dsn: str, pool: Pool
     enqueue(pool, "a")
     stop, leases = Event(), list[Lease]()
 
-    def handler(lease: Lease) -> Callable[[Conn], None]:
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
         leases.append(lease)
 
         def write(conn: Conn) -> None:
@@ -427,7 +428,7 @@ def test_once_does_not_wait_for_a_database_that_goes_away(dsn: str, pool: Pool) 
         conn.execute("select 1")
 
     with pytest.raises(psycopg.OperationalError):
-        run(pool, lambda lease: write)
+        run(pool, lambda lease, lost: write)
 
     assert rows(pool, "select status, retry_remaining, last_error from memsvc.jobs") == [("running", 3, None)]
     assert rows(pool, "select 1 from memsvc.job_attempts") == []
@@ -453,7 +454,7 @@ def test_once_does_not_wait_for_a_database_that_goes_away(dsn: str, pool: Pool) 
 def test_only_an_absent_database_is_no_failure(pool: Pool, error: Exception, away: bool) -> None:
     enqueue(pool, "a")
 
-    def handler(lease: Lease) -> Callable[[Conn], None]:
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
         raise error
 
     if away:
@@ -559,7 +560,7 @@ def test_sigterm_ends_an_idle_worker_promptly(app: App, dsn: str, tmp_path: Path
 
     assert time.monotonic() - began < 5
     assert (process.returncode, err) == (0, "")
-    assert json.loads(out) == {"completed": 1, "failed": 0, "lost": 0}
+    assert json.loads(out) == {"completed": 1, "failed": 0, "lost": 0, "released": 0}
     assert is_gone(process.pid)
 
 
@@ -572,7 +573,7 @@ def test_sigterm_lets_a_worker_finish_the_job_under_way(app: App, dsn: str, tmp_
         out, err = process.communicate(timeout=60)
 
     assert (process.returncode, err) == (0, "")
-    assert json.loads(out) == {"completed": 1, "failed": 0, "lost": 0}
+    assert json.loads(out) == {"completed": 1, "failed": 0, "lost": 0, "released": 0}
     assert sorted(statuses(app)) == [("done",), ("pending",)]
     assert rows(app.pool, "select count(*) > 20 from memsvc.chunk_embeddings") == [(True,)]
     assert is_gone(process.pid)
@@ -596,7 +597,7 @@ def test_a_worker_killed_while_embedding_leaves_the_job_to_the_next(app: App, ds
         out, err = late.communicate(timeout=60)
 
     assert (late.returncode, err) == (0, "")
-    assert json.loads(out) == {"completed": 1, "failed": 0, "lost": 0}
+    assert json.loads(out) == {"completed": 1, "failed": 0, "lost": 0, "released": 0}
     assert rows(app.pool, "select outcome from memsvc.job_attempts order by started_at") == [("lost",), ("done",)]
     assert rows(app.pool, "select status, retry_remaining from memsvc.jobs") == [("done", 3)]
     assert rows(app.pool, "select count(*) > 20 from memsvc.chunk_embeddings") == [(True,)]
