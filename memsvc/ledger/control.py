@@ -26,21 +26,6 @@ class Row:
     job_key: str
 
 
-def chosen(
-    conn: Conn,
-    kind: str,
-    job_key: str | None = None,
-    *,
-    live: bool = True,
-    source_id: UUID | None = None,
-    store: str | None = None,
-) -> list[Row]:
-    """The rows of a kind that are not done, live ones or history; None stands for any."""
-    values = {"kind": kind, "job_key": job_key, "live": live, "source_id": source_id, "store": store}
-    with conn.cursor(row_factory=class_row(Row)) as cursor:
-        return cursor.execute(SQL["chosen"], values).fetchall()
-
-
 def retry(conn: Conn, rows: Sequence[Row]) -> list[Row]:
     """
     Error, stopped or not, and pending that is not due yet -> pending, due at once, with all retries and attempts.

@@ -7,12 +7,13 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Literal
 
-from psycopg.rows import class_row, dict_row
+from psycopg.rows import dict_row
 
 from memsvc.db import queries
 from memsvc.db.pool import Conn
-from memsvc.ledger import kinds
+from memsvc.ledger import kinds, overview
 from memsvc.ledger.listing import Job
+from memsvc.ledger.overview import Holder
 from memsvc.model.job import Policy
 
 SQL = queries.load(__file__)
@@ -33,15 +34,6 @@ Code = Literal[
     "left-behind",
     "due",
 ]
-
-
-@dataclass(frozen=True)
-class Holder:
-    """A live lease."""
-
-    worker_id: str | None
-    job_key: str
-    lease_until: datetime
 
 
 @dataclass(frozen=True)
@@ -67,16 +59,15 @@ class Surroundings:
     now: datetime
     policy: Policy
     holders: tuple[Holder, ...]
-    workers: int
+    workers: int | None
     twin_status: str | None
     switch_on: str
 
 
-def explain(conn: Conn, job: Job, *, workers: int) -> Explanation:
-    """Why the job is not running now; `workers` is how many are seen to run."""
+def explain(conn: Conn, job: Job, *, workers: int | None) -> Explanation:
+    """Why the job is not running now; `workers` is how many are seen to run, None where none can do its kind."""
     key = asdict(job.row)
-    with conn.cursor(row_factory=class_row(Holder)) as cursor:
-        holders = tuple(cursor.execute(SQL["holders"], key).fetchall())
+    holders = tuple(overview.holders(conn, kind=job.kind))
     with conn.cursor(row_factory=dict_row) as cursor:
         around = cursor.execute(SQL["around"], key).fetchone() or {}
     policy = kinds.policies(conn, [job.kind])[job.kind]
@@ -98,7 +89,7 @@ def reason(job: Job, around: Surroundings) -> Explanation:
     if job.status == "done":
         return Explanation("up-to-date", "done, and nothing newer was enqueued since", None, None)
     if job.status == "running" and job.lease_until is not None and job.lease_until > around.now:
-        holder = Holder(job.worker_id, job.job_key, job.lease_until)
+        holder = Holder(job.worker_id, job.kind, job.job_key, job.lease_until)
         why = f"{job.worker_id} is at it, and its lease ends at {_at(job.lease_until)} unless it is kept alive"
         return Explanation("leased", why, job.lease_until, _command("cancel", job), (holder,))
     if not around.policy.enabled:
@@ -144,10 +135,13 @@ def _of_waiting(job: Job, due_at: datetime) -> Explanation:
 
 
 def _of_due(job: Job, around: Surroundings) -> Explanation:
-    if around.workers == 0:
+    mend: str | None = None
+    if around.workers is None:
+        why = f"it is due, but no worker of this version does jobs of the kind {job.kind}"
+    elif around.workers == 0:
         why, mend = "it is due, and no worker is seen to run", f"memsvc worker --kinds {shlex.quote(job.kind)}"
     else:
-        why, mend = "it is due, and the next free worker of its kind takes it", None
+        why = "it is due, and the next free worker of its kind takes it"
     if job.status == "running":
         return Explanation("left-behind", f"{job.worker_id} left it behind when its lease ended; {why}", None, mend)
     return Explanation("due", why, None, mend)
@@ -157,6 +151,8 @@ def _command(verb: str, job: Job, *, live: bool = False) -> str:
     words = ["memsvc", "jobs", verb, job.kind, job.job_key, "--source", job.source]
     if not (job.live or live):
         words += ["--store", job.store]
+    if live:
+        words += ["--store", "memsvc"]
     return shlex.join(words)
 
 

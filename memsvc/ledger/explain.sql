@@ -1,14 +1,3 @@
--- name: holders
--- Who holds the live leases of a kind, those first that are free first.
-select worker_id, job_key, lease_until
-from memsvc.jobs
-where tenant_id = memsvc.current_tenant()
-  and kind = %(kind)s
-  and store = 'memsvc'
-  and status = 'running'
-  and lease_until > now()
-order by lease_until, source_id, job_key;
-
 -- name: around
 -- The way to switch a kind on is a statement, since no command does it.
 select now() as now,

@@ -93,6 +93,17 @@ def jobs(conn: Conn, wanted: Filter, *, limit: int, cursor: str | None = None) -
     return found[:limit], _cursor(found[limit - 1].row)
 
 
+def not_done(conn: Conn, wanted: Filter) -> list[Row]:
+    """The rows that are not done, all of them."""
+    with conn.cursor(row_factory=class_row(Row)) as cursor:
+        return cursor.execute(SQL["not_done"], asdict(wanted)).fetchall()
+
+
+def labels(conn: Conn) -> dict[UUID, str]:
+    """What the sources are called."""
+    return dict(conn.execute(SQL["labels"]).fetchall())
+
+
 def attempts(conn: Conn, row: Row, *, limit: int = 100) -> list[Attempt]:
     """What was tried, newest first."""
     with conn.cursor(row_factory=class_row(Attempt)) as cursor:

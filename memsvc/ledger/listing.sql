@@ -17,6 +17,26 @@ where j.tenant_id = memsvc.current_tenant()
 order by j.source_id, j.store, j.kind, j.job_key
 limit %(limit)s;
 
+-- name: not_done
+select j.source_id, j.store, j.kind, j.job_key
+from memsvc.jobs j
+join memsvc.sources s on s.tenant_id = j.tenant_id and s.id = j.source_id
+where j.tenant_id = memsvc.current_tenant()
+  and (%(kind)s::text is null or j.kind = %(kind)s)
+  and (%(job_key)s::text is null or j.job_key = %(job_key)s)
+  and (%(status)s::text is null or j.status = %(status)s)
+  and (%(source)s::text is null or s.label = %(source)s)
+  and (%(store)s::text is null or j.store = %(store)s)
+  and (%(live)s::boolean is null or (j.store = 'memsvc') = %(live)s)
+  and j.status <> 'done'
+order by j.source_id, j.store, j.kind, j.job_key;
+
+-- name: labels
+select id, label
+from memsvc.sources
+where tenant_id = memsvc.current_tenant()
+order by id;
+
 -- name: attempts
 select started_at, ended_at, outcome, worker_id, error
 from memsvc.job_attempts

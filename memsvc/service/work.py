@@ -29,7 +29,8 @@ def handlers(app: App, kinds: Sequence[str] = KINDS) -> dict[str, Handler]:
     What this process can do, by kind of job.
 
     Raises:
-        WrongUse: there is no such kind, or no embedder has the name that is set; no job is claimed for finding that out.
+        WrongUse: there is no such kind, or no embedder has the name that is set: it is found out before any job is
+            claimed.
     """
     unknown = [kind for kind in kinds if kind not in KINDS]
     if unknown:

@@ -13,8 +13,9 @@ import pytest
 
 from memsvc.db.pool import Conn, Pool
 from memsvc.errors import LeaseLost
-from memsvc.ledger import control, jobs, kinds
+from memsvc.ledger import control, jobs, kinds, listing
 from memsvc.ledger.control import Row
+from memsvc.ledger.listing import Filter
 from memsvc.model.job import CONSOLIDATE_GLOBAL, STAGE1, Lease, Policy, policy
 from memsvc.model.principal import LOCAL_SOURCE, OWNER
 from tests.ledger.ledger import (
@@ -365,7 +366,7 @@ def test_retry_of_history_makes_a_live_twin_and_leaves_the_row(conn: Conn) -> No
     imported(conn, "other", "done")
     query = "select * from memsvc.jobs where store <> 'memsvc' order by store, job_key"
     before = conn.execute(query).fetchall()
-    rows = control.chosen(conn, KIND, live=False)
+    rows = listing.not_done(conn, Filter(kind=KIND, live=False))
     assert [(row.store, row.job_key) for row in rows] == [("v1", "t"), ("v2", "t")]
 
     assert control.retry(conn, rows) == [live("t")]
@@ -383,7 +384,7 @@ def test_retry_of_history_makes_a_live_twin_and_leaves_the_row(conn: Conn) -> No
 def test_a_twin_of_odd_history_can_be_worked_on(conn: Conn, watermark: int | None) -> None:
     imported(conn, "t", "läuft 🏃", retry_remaining=-2, input_watermark=watermark)
 
-    control.retry(conn, control.chosen(conn, KIND, live=False))
+    control.retry(conn, listing.not_done(conn, Filter(kind=KIND, live=False)))
 
     jobs.complete(conn, claimed(conn))
     assert column(conn, "t", "status") == "done"
@@ -396,7 +397,7 @@ def test_cancel_stops_what_waits_and_what_runs(conn: Conn) -> None:
     jobs.fail(conn, claimed(conn, worker_id="two"), "broken", retry_in=HOUR)
     enqueue(conn, "pending")
 
-    stopped = control.cancel(conn, control.chosen(conn, KIND))
+    stopped = control.cancel(conn, listing.not_done(conn, Filter(kind=KIND, live=True)))
 
     assert {row.job_key for row in stopped} == {"running", "waits", "pending"}
     for name in ("running", "waits", "pending"):
