@@ -9,23 +9,27 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from threading import Event, Thread
+from threading import Barrier, Event, Thread
 from typing import Any
 
 import psycopg
 import pytest
 
 from memsvc.db.pool import Conn, Pool
+from memsvc.embedding.embedder import Vector
+from memsvc.embedding.hashing import HashingEmbedder
 from memsvc.errors import Conflict, DatabaseUnavailable, EmbedderUnavailable, WrongUse
-from memsvc.ledger import jobs
+from memsvc.ledger import control, explain, jobs
+from memsvc.ledger.control import Row
 from memsvc.model.job import EMBED, JobKey, Lease
 from memsvc.model.principal import DEFAULT_TENANT, LOCAL_SOURCE, OWNER
 from memsvc.pipeline import worker
 from memsvc.pipeline.attempt import Handler, Work
+from memsvc.pipeline.wake import Wake
 from memsvc.pipeline.worker import Done
 from memsvc.service import remember, work
 from memsvc.service.app import App
@@ -368,6 +372,208 @@ def test_it_waits_for_jobs_until_told_to_stop(pool: Pool) -> None:
     assert written(pool) == ["a"]
 
 
+def given_back(pool: Pool, handler: Handler) -> tuple[Done, float]:
+    """Run a worker with a grace of a tenth of a second, which is told to stop as soon as it is at its job."""
+    stop = Event()
+
+    def at_work(lease: Lease, lost: Event) -> Callable[[Conn], None]:
+        stop.set()
+        return handler(lease, lost)
+
+    began = time.monotonic()
+    done = worker.run(working(pool, at_work), once=False, stop=stop, grace=timedelta(seconds=0.1))
+    return done, time.monotonic() - began
+
+
+def test_what_is_not_finished_in_the_grace_is_given_back(pool: Pool) -> None:
+    enqueue(pool, "a")
+
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
+        assert lost.wait(30), "it is told"
+        return writes("too late")
+
+    done, _ = given_back(pool, handler)
+
+    assert done == Done(released=1)
+    assert written(pool) == []
+    assert rows(pool, "select status, attempts, retry_remaining from memsvc.jobs") == [("pending", 0, 3)]
+    assert rows(pool, "select outcome from memsvc.job_attempts") == [("released",)]
+
+
+def test_a_handler_that_does_not_listen_holds_up_neither_the_end_nor_the_job(pool: Pool) -> None:
+    enqueue(pool, "a")
+    ended = Event()
+
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
+        ended.wait(30)
+        return writes("too late")
+
+    done, took = given_back(pool, handler)
+
+    assert done == Done(released=1)
+    assert took < 10
+    assert rows(pool, "select status from memsvc.jobs") == [("pending",)]
+    ended.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("worker"):
+            thread.join(10)
+    assert written(pool) == []
+
+
+def test_a_handler_that_gives_up_when_it_is_told_costs_the_job_nothing(pool: Pool) -> None:
+    enqueue(pool, "a")
+
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
+        lost.wait(30)
+        raise RuntimeError("told to stop")
+
+    assert given_back(pool, handler)[0] == Done(released=1)
+    assert rows(pool, "select status, retry_remaining, last_error from memsvc.jobs") == [("pending", 3, None)]
+
+
+def test_a_lost_lease_tells_its_handler(pool: Pool) -> None:
+    enqueue(pool, "a")
+
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
+        take_over(pool)
+        assert lost.wait(30)
+        return writes("too late")
+
+    assert run(pool, handler, lease_for=timedelta(seconds=0.3)) == Done(lost=1)
+    assert written(pool) == []
+
+
+def test_a_cancelled_job_tells_its_handler(pool: Pool) -> None:
+    enqueue(pool, "a")
+
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
+        with pool.transaction(OWNER) as conn:
+            assert len(control.cancel(conn, [Row(LOCAL_SOURCE, "memsvc", KIND, "a")])) == 1
+        assert lost.wait(30)
+        raise RuntimeError
+
+    assert run(pool, handler, lease_for=timedelta(seconds=0.3)) == Done(lost=1)
+    assert rows(pool, "select status, stop_reason, retry_remaining from memsvc.jobs") == [("error", "cancelled", 3)]
+
+
+def test_an_interrupted_attempt_gives_its_job_back(pool: Pool) -> None:
+    enqueue(pool, "a")
+
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(pool, handler)
+    assert rows(pool, "select status, attempts from memsvc.jobs") == [("pending", 0)]
+
+
+# Several at a time.
+
+
+def test_so_many_jobs_of_a_kind_are_under_way_at_a_time(pool: Pool) -> None:
+    enqueue(pool, *"abcdef")
+    together = Barrier(3)
+
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
+        together.wait(timeout=30)
+        return writes(lease.job_key)
+
+    assert worker.run(working(pool, handler), once=True, stop=Event(), concurrency=3) == Done(completed=6)
+    assert written(pool) == list("abcdef")
+
+
+def test_a_slow_kind_does_not_hold_up_another(pool: Pool) -> None:
+    with pool.transaction(OWNER) as conn:
+        jobs.enqueue(conn, [(JobKey(LOCAL_SOURCE, kind, "a"), None) for kind in ("slow", "quick")])
+    quick_done = Event()
+
+    def slow(lease: Lease, lost: Event) -> Callable[[Conn], None]:
+        assert quick_done.wait(30)
+        return writes("slow")
+
+    def quick(lease: Lease, lost: Event) -> Callable[[Conn], None]:
+        quick_done.set()
+        return writes("quick")
+
+    task = Work(pool, OWNER, {"slow": slow, "quick": quick}, "the worker")
+    assert worker.run(task, once=True, stop=Event()) == Done(completed=2)
+
+
+def test_once_also_does_what_one_kind_makes_for_another(pool: Pool) -> None:
+    enqueue(pool, "a")
+
+    def first(lease: Lease, lost: Event) -> Callable[[Conn], None]:
+        time.sleep(0.3)  # the other kind has nothing to do meanwhile
+
+        def write(conn: Conn) -> None:
+            jobs.enqueue(conn, [(JobKey(LOCAL_SOURCE, "second", "b"), None)])
+
+        return write
+
+    handlers: dict[str, Handler] = {"second": lambda lease, lost: writes("second"), KIND: first}
+    assert worker.run(Work(pool, OWNER, handlers, "the worker"), once=True, stop=Event()) == Done(completed=2)
+
+
+# Being woken.
+
+
+def listeners(dsn: str) -> int:
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        return explain.workers(conn)
+
+
+def test_new_work_wakes_an_idle_worker(dsn: str, pool: Pool) -> None:
+    stop, begun = Event(), list[float]()
+
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
+        begun.append(time.monotonic())
+        stop.set()
+        return nothing
+
+    def idle() -> None:
+        worker.run(working(pool, handler), once=False, stop=stop)
+
+    thread = Thread(target=idle)
+    thread.start()
+    until(lambda: listeners(dsn) == 1)
+    enqueue(pool, "a")
+    thread.join(30)
+
+    assert len(begun) == 1
+    assert listeners(dsn) == 0
+
+
+def test_a_wait_ends_with_a_call(pool: Pool) -> None:
+    with Wake(pool, "somewhere", name="the sleeper") as wake:
+        until(lambda: rows(pool, "select pg_notify('somewhere', '')") == [("",)] and wake.calls > 0)
+        wake.wait(timedelta(days=1), since=wake.calls - 1)
+        calls = wake.calls
+        Thread(target=wake.call).start()
+        wake.wait(timedelta(days=1), since=calls)
+
+
+class Deaf(Pool):
+    """A pool whose server gives no connection to listen on, as some poolers do not."""
+
+    @contextmanager
+    def listening(self, channel: str, *, name: str) -> Iterator[Conn]:
+        raise psycopg.errors.FeatureNotSupported("LISTEN")
+        yield  # it is a generator all the same
+
+
+def test_where_nothing_can_be_heard_work_is_looked_for(dsn: str, pool: Pool) -> None:
+    deaf, stop = Deaf(dsn), Event()
+    Thread(target=enqueue, args=(pool, "a")).start()
+
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
+        stop.set()
+        return writes("found")
+
+    assert run(deaf, handler, once=False, stop=stop) == Done(completed=1)
+    deaf.close()
+    assert written(pool) == ["found"]
+
+
 # A database that goes away.
 
 
@@ -493,6 +699,49 @@ def test_what_cannot_be_embedded_now_is_left_to_the_next_worker(
         work.work_one(app)
         assert work.due(app) == 0
     assert rows(pool, "select count(*) from memsvc.chunk_embeddings") == [(1,)]
+
+
+class Picky(HashingEmbedder):
+    """Refuses one text, as an endpoint does that finds it too long; with `away` it refuses all."""
+
+    away = False
+
+    def embed_passages(self, texts: Sequence[str]) -> list[Vector]:
+        if self.away or any("indigestible" in text for text in texts):
+            raise EmbedderUnavailable("example.org answered 400: it does not take the request")
+        return super().embed_passages(texts)
+
+    def embed_query(self, text: str) -> Vector:
+        return self.embed_passages([text])[0]
+
+
+def test_a_text_that_the_model_refuses_fails_and_does_not_hold_up_the_others(app: App) -> None:
+    app.__dict__["embedder"] = Picky(8)
+    remembered(app, "indigestible")
+    remembered(app, "plain")
+
+    assert work.work(app, once=True, stop=Event()) == Done(completed=1, failed=1)
+
+    assert rows(app.pool, "select status, retry_remaining from memsvc.jobs order by 1") == [("done", 3), ("error", 2)]
+    ((error,),) = rows(app.pool, "select last_error from memsvc.jobs where status = 'error'")
+    assert (
+        error
+        == "failed: the model takes other texts, but not these: example.org answered 400: it does not take the request"
+    )
+
+
+def test_a_model_that_refuses_everything_is_an_outage(app: App) -> None:
+    embedder = Picky(8)
+    embedder.away = True
+    app.__dict__["embedder"] = embedder
+    remembered(app, "plain")
+
+    for _ in range(30):
+        with pytest.raises(EmbedderUnavailable):
+            work.work(app, once=True, stop=Event())
+
+    assert rows(app.pool, "select status, retry_remaining, attempts from memsvc.jobs") == [("pending", 3, 0)]
+    assert rows(app.pool, "select outcome from memsvc.job_attempts") == [("released",)]
 
 
 # Real processes.
