@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -706,13 +706,10 @@ class Picky(HashingEmbedder):
 
     away = False
 
-    def embed_passages(self, texts: Sequence[str]) -> list[Vector]:
-        if self.away or any("indigestible" in text for text in texts):
-            raise EmbedderUnavailable("example.org answered 400: it does not take the request")
-        return super().embed_passages(texts)
-
     def embed_query(self, text: str) -> Vector:
-        return self.embed_passages([text])[0]
+        if self.away or "indigestible" in text:
+            raise EmbedderUnavailable("example.org answered 400: it does not take the request")
+        return super().embed_query(text)
 
 
 def test_a_text_that_the_model_refuses_fails_and_does_not_hold_up_the_others(app: App) -> None:
