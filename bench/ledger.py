@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import importlib.util
 import json
 import logging
 import random
@@ -23,6 +22,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +162,7 @@ def buffers(dsn: str, size: Size) -> Iterator[Metric]:
 def _buffers_of_a_claim(dsn: str) -> float:
     pool = Pool(dsn)
     values = {"kind": KIND, "worker_id": "w", "lease_for": LEASE_FOR, "longest_lease": LEASE_FOR, "limit": 1}
-    readings = []
+    readings: list[int] = []
     for _ in range(5):
         with pool.transaction(OWNER) as conn:
             query = "explain (analyze, buffers, format json) " + jobs.SQL["claim"]
@@ -231,32 +232,30 @@ def _bare(dsn: str, count: int, *, batch: int) -> float:
 
 
 def _pgqueuer(dsn: str, count: int) -> float:
-    from pgqueuer import PgQueuer
-    from pgqueuer.adapters.drivers.psycopg import PsycopgDriver
-    from pgqueuer.domain.types import QueueExecutionMode
-    from pgqueuer.queries import Queries
+    pgqueuer = import_module("pgqueuer")  # by name: they are nobody's dependency
+    drivers, types, queues = (import_module(f"pgqueuer.{name}") for name in ("db", "types", "queries"))
 
     async def run() -> float:
         async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as conn:
-            driver = PsycopgDriver(conn)
-            queries = Queries(driver)
+            driver = drivers.PsycopgDriver(conn)
+            queries = queues.Queries(driver)
             if not await queries.schema_is_installed():
                 await queries.install()
             await queries.enqueue(["fetch"] * count, [None] * count, [0] * count)
-            queue = PgQueuer(driver)
+            queue = pgqueuer.PgQueuer(driver)
 
-            @queue.entrypoint("fetch")
             async def fetch(job: Any) -> None: ...
 
+            queue.entrypoint("fetch")(fetch)
             began = time.perf_counter()
-            await queue.run(batch_size=BATCH, mode=QueueExecutionMode.drain, dequeue_timeout=timedelta(seconds=0))
+            await queue.run(batch_size=BATCH, mode=types.QueueExecutionMode.drain, dequeue_timeout=timedelta(seconds=0))
             return count / (time.perf_counter() - began)
 
     return asyncio.run(run())
 
 
 def _procrastinate(dsn: str, count: int) -> float:
-    import procrastinate
+    procrastinate = import_module("procrastinate")
 
     async def run() -> float:
         logging.getLogger("procrastinate").setLevel(logging.ERROR)
@@ -265,10 +264,9 @@ def _procrastinate(dsn: str, count: int) -> float:
             if not await app.check_connection_async():
                 await app.schema_manager.apply_schema_async()
 
-            @app.task(name="nothing")
             async def nothing() -> None: ...
 
-            await nothing.batch_defer_async(*({} for _ in range(count)))
+            await app.task(name="nothing")(nothing).batch_defer_async(*({} for _ in range(count)))
             began = time.perf_counter()
             await app.run_worker_async(wait=False, concurrency=8, install_signal_handlers=False)
             return count / (time.perf_counter() - began)
@@ -288,7 +286,7 @@ def throughput(dsn: str, size: Size) -> Iterator[Metric]:
         ("pgqueuer", "PgQueuer, batch 100", _pgqueuer, size.batched),
         ("procrastinate", "procrastinate, concurrency 8", _procrastinate, size.single),
     ):
-        if importlib.util.find_spec(module):
+        if find_spec(module):
             contenders[name] = (peer, count)
         else:
             print(f"{module} is not installed and takes no part", file=sys.stderr)

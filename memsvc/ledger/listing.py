@@ -116,11 +116,11 @@ def _cursor(row: Row) -> str:
 
 
 def _place(cursor: str | None) -> dict[str, object]:
-    names = ("after_source_id", "after_store", "after_kind", "after_job_key")
     if cursor is None:
-        return dict.fromkeys(names)
+        return {"after_source_id": None, "after_store": None, "after_kind": None, "after_job_key": None}
     try:
         source_id, store, kind, job_key = map(str, json.loads(base64.urlsafe_b64decode(cursor)))
-        return dict(zip(names, (UUID(source_id), store, kind, job_key), strict=True))
+        after = {"after_store": store, "after_kind": kind, "after_job_key": job_key}
+        return {"after_source_id": UUID(source_id), **after}
     except ValueError:
         raise WrongUse("that is no cursor of this listing", mend="begin without --cursor") from None

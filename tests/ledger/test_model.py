@@ -306,6 +306,6 @@ def test_the_ledger_does_what_its_model_does(shared_dsn: str) -> None:
             stateful_step_count=40,
             deadline=None,
             derandomize=True,
-            suppress_health_check=list(HealthCheck),
+            suppress_health_check=[HealthCheck.too_slow],
         ),
     )
