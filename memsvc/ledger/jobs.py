@@ -45,8 +45,14 @@ def enqueue(
     a job that runs, waits after a failure or was stopped, changes nothing.
 
     Returns how many jobs of the keys were written.
+
+    Raises:
+        ValueError: a key of a dated kind comes without its watermark.
     """
-    marks = watermarks or {}
+    given, marks = dict(keys), watermarks or {}
+    for key in given:
+        if key.kind in DATED and key not in marks:
+            raise ValueError(f"{key.kind} {key.job_key} comes without its watermark")
     rows = recordset(
         {
             "source_id": key.source_id,
@@ -55,7 +61,7 @@ def enqueue(
             "scope_id": scope_id,
             "watermark": marks.get(key, 1),
         }
-        for key, scope_id in dict(keys).items()
+        for key, scope_id in given.items()
     )
     values = {"rows": rows, "priority": priority, "retries": RETRIES, "dated": DATED}
     return _number(conn, "enqueue", values)

@@ -146,6 +146,11 @@ def test_an_offer_that_is_not_newer_changes_nothing_where_it_cannot_be_claimed(
     assert conn.execute("select * from memsvc.jobs").fetchall() == as_it_was
 
 
+def test_a_session_without_its_watermark_is_a_mistake(conn: Conn) -> None:
+    with pytest.raises(ValueError, match=f"{STAGE1} t comes without"):
+        enqueue(conn, "t", kind=STAGE1)
+
+
 def test_two_sessions_run_at_a_time_and_a_dead_lease_frees_its_place(conn: Conn) -> None:
     for number, name in enumerate(("a", "b", "c")):
         offer(conn, 100 + number, name)

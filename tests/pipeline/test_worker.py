@@ -19,6 +19,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from memsvc.db import embedded
 from memsvc.db.pool import Conn, Pool
 from memsvc.embedding.embedder import Vector
 from memsvc.embedding.hashing import HashingEmbedder
@@ -847,3 +848,26 @@ def test_a_worker_killed_while_embedding_leaves_the_job_to_the_next(app: App, ds
     assert rows(app.pool, "select outcome from memsvc.job_attempts order by started_at") == [("lost",), ("done",)]
     assert rows(app.pool, "select status, retry_remaining from memsvc.jobs") == [("done", 3)]
     assert rows(app.pool, "select count(*) > 20 from memsvc.chunk_embeddings") == [(True,)]
+
+
+@pytest.mark.slow
+def test_a_worker_outlives_its_database_and_goes_on_when_it_is_back(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path / "own")
+    url = embedded.start(settings)
+    try:
+        with App(settings) as starting, starting.pool.transaction(OWNER):
+            pass  # it is migrated
+        with started(url, tmp_path, "worker", "--json", embedder="hash:64") as process:
+            until(lambda: listeners(url) == 1)
+            embedded.stop(settings)
+            embedded.start(settings)
+            with App(Settings(data_dir=tmp_path, database_url=url), host="here") as app:
+                remembered(app, "kept")
+                until(lambda: statuses(app) == [("done",)], within=90)
+            process.send_signal(signal.SIGTERM)
+            out, _ = process.communicate(timeout=60)
+    finally:
+        embedded.stop(settings)
+
+    assert (process.returncode, json.loads(out)["completed"]) == (0, 1)
+    assert is_gone(process.pid)
