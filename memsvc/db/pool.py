@@ -14,6 +14,7 @@ from math import ceil
 from typing import Any
 
 import psycopg
+from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
 from psycopg.types.string import StrDumperUnknown
@@ -86,6 +87,24 @@ class Pool:
         """
         with self._connection() as conn, conn.transaction():
             self._begin(conn, actor, statement_within, lock_within, idle_within)
+            yield conn
+
+    @contextmanager
+    def listening(self, channel: str, *, name: str) -> Iterator[Conn]:
+        """
+        A connection of its own, outside any transaction, that hears what is sent to a channel. The server knows it by
+        `name`.
+
+        Raises:
+            psycopg.OperationalError: it cannot be had.
+        """
+        with psycopg.connect(
+            self._conninfo,
+            autocommit=True,
+            connect_timeout=ceil(CONNECT_WITHIN.total_seconds()),
+            **{**CONNECTION, "application_name": name},
+        ) as conn:
+            conn.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
             yield conn
 
     @contextmanager

@@ -9,21 +9,24 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
 from memsvc import __version__
+from memsvc.faces.jobs import jobs_group
+from memsvc.faces.output import as_json
+from memsvc.faces.output import opened as _app
+from memsvc.faces.output import print_lines as _print_lines
+from memsvc.faces.output import print_result as _print
 from memsvc.model.memory import KINDS, STATUSES
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from memsvc.service.app import App
+    pass
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -45,11 +48,6 @@ class Instant(click.ParamType[datetime]):
             self.fail(f"{value!r} is no ISO 8601 time such as 2026-03-01 or 2026-03-01T12:00:00+01:00", param, ctx)
         except OverflowError:
             self.fail(f"{value!r} lies outside the years 1 to 9999", param, ctx)
-
-
-def as_json(command: Command) -> Command:
-    """Every command prints either for people or one JSON document."""
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(command)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
@@ -332,21 +330,30 @@ def models_drop(name: str, dry_run: bool, as_json: bool) -> None:
     _print_lines(result, as_json, [f"{result.name}: {result.vectors} vectors {done}"])
 
 
+cli.add_command(jobs_group)
+
+
 @cli.command()
 @click.option("--once", is_flag=True, help="Work until nothing is due, then end.")
+@click.option("--kinds", metavar="KIND,...", help="Only jobs of these kinds.")
+@click.option("--concurrency", default=1, show_default=True, type=int, help="So many jobs of each kind at a time.")
+@click.option("--grace", default=30.0, show_default=True, type=click.FloatRange(min=0), help="Seconds to finish in.")
 @as_json
-def worker(once: bool, as_json: bool) -> None:
+def worker(once: bool, kinds: str | None, concurrency: int, grace: float, as_json: bool) -> None:
     """Do the ledger's jobs: embed what is not embedded yet."""
     from memsvc.faces.progress import shown
     from memsvc.service import work
 
+    chosen = tuple(filter(None, map(str.strip, kinds.split(",")))) if kinds else work.KINDS
     with _app() as app:
+        how: dict[str, Any] = {"kinds": chosen, "concurrency": concurrency, "grace": timedelta(seconds=grace)}
         if once:
             with shown("embedding", "memories", total=work.missing(app), quiet=as_json) as progress:
-                done = work.work(app, once=True, stop=_stop(), progress=progress.add)
+                done = work.work(app, once=True, stop=_stop(), progress=progress.add, **how)
         else:
-            done = work.work(app, once=False, stop=_stop())
-    _print_lines(done, as_json, [f"{done.completed} done, {done.failed} failed, {done.lost} lost"])
+            done = work.work(app, once=False, stop=_stop(), **how)
+    lines = [f"{done.completed} done, {done.failed} failed, {done.lost} lost, {done.released} given back"]
+    _print_lines(done, as_json, lines)
 
 
 def main() -> NoReturn:
@@ -426,47 +433,7 @@ def _here() -> Path | None:
         return None
 
 
-def _app() -> App:
-    from memsvc import settings
-    from memsvc.service.app import App
-
-    return App(settings.load())
-
-
 def _stop() -> Any:
     from memsvc.faces.signals import stop_on_signal
 
     return stop_on_signal()
-
-
-def _print(result: object, as_json: bool, for_people: Callable[[Console], None]) -> None:
-    if as_json:
-        click.echo(json.dumps(_plain(result), default=_text, ensure_ascii=False, indent=2))
-        return
-    from memsvc.faces.tables import console
-
-    for_people(console())
-
-
-def _print_lines(result: object, as_json: bool, lines: Iterable[str]) -> None:
-    from memsvc.faces.tables import print_lines
-
-    _print(result, as_json, lambda out: print_lines(out, lines))
-
-
-def _plain(value: object) -> object:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value
-
-
-def _text(value: object) -> str:
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, bytes):
-        return value.hex()
-    return str(value)

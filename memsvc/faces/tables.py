@@ -93,9 +93,9 @@ def print_show(out: Console, result: ShowResult) -> None:
     fields = {name: value for name, value in vars(memory).items() if name != "text" and value not in (None, "")}
     table = Table.grid("", "", padding=(0, 2))
     for name, value in fields.items():
-        table.add_row(Text(name, style="dim"), Text(printable(_shown(value))))
+        table.add_row(Text(name, style="dim"), Text(printable(shown(value))))
     for evidence in result.evidence:
-        where = ", ".join(f"{name} {_shown(value)}" for name, value in evidence.locator.items() if value is not None)
+        where = ", ".join(f"{name} {shown(value)}" for name, value in evidence.locator.items() if value is not None)
         quote = f' "{evidence.quote}"' if evidence.quote else ""
         table.add_row(Text("evidence", style="dim"), Text(printable(f"{evidence.kind}: {where}{quote}")))
     out.print(table)
@@ -106,7 +106,7 @@ def print_import(out: Console, report: IngestReport, embedded: Embedded | None) 
     if report.dry_run:
         out.print("dry run: nothing was written")
     out.print(f"source: {report.source or 'none'}   stores: {', '.join(report.stores) or 'none'}")
-    table = _table("", "inserted", "updated", "unchanged", "older", "rejected")
+    table = new_table("", "inserted", "updated", "unchanged", "older", "rejected")
     for name in ("outputs", "jobs", "threads", "files"):
         tally = getattr(report, name)
         table.add_row(name, *(str(getattr(tally, column)) for column in table_columns(tally)))
@@ -137,7 +137,7 @@ def table_columns(tally: object) -> Sequence[str]:
 
 def print_runs(out: Console, runs: Sequence[Run]) -> None:
     """The imports that were run, newest first."""
-    table = _table("source", "status", "started", "outputs new/updated", "rejected", "last watermark", "path")
+    table = new_table("source", "status", "started", "outputs new/updated", "rejected", "last watermark", "path")
     for run in runs:
         outputs = run.counts.get("outputs", {})
         came = f"{outputs.get('inserted', 0)}/{outputs.get('updated', 0)}"
@@ -147,7 +147,7 @@ def print_runs(out: Console, runs: Sequence[Run]) -> None:
                 (
                     run.source,
                     run.status,
-                    _shown(run.started_at),
+                    shown(run.started_at),
                     came,
                     str(len(run.failures)),
                     run.last_watermark or "",
@@ -160,7 +160,7 @@ def print_runs(out: Console, runs: Sequence[Run]) -> None:
 
 def print_scopes(out: Console, scopes: Iterable[ListedScope]) -> None:
     """The scopes that may be read, each with what names it."""
-    table = _table("scope", "client", "memories", "aliases")
+    table = new_table("scope", "client", "memories", "aliases")
     for scope in scopes:
         aliases = "\n".join(_alias(alias) for alias in scope.aliases)
         cells = (scope.scope, scope.client or "", str(scope.memories), aliases)
@@ -176,7 +176,7 @@ def print_resolve(out: Console, result: ResolveResult) -> None:
         facts += [("git remote", url), ("git origin", result.git.origin or "none"), ("git root", result.git.root)]
     for name, value in facts:
         out.print(Text(f"{name + ':':<12}{printable(value)}"))
-    table = _table("mark", "value", "outcome")
+    table = new_table("mark", "value", "outcome")
     for mark in result.marks:
         table.add_row(mark.kind, Text(printable(mark.value)), Text(printable(_outcome(mark))))
     out.print(table)
@@ -212,7 +212,7 @@ def _conclusion(result: ResolveResult) -> str:
 def print_status(out: Console, result: StatusResult) -> None:
     """The ledger as a table, then what is wrong with it."""
     out.print(Text(f"database: {printable(result.database_url)}{' (embedded)' if result.embedded else ''}"))
-    table = _table("jobs", "", *STATUSES)
+    table = new_table("jobs", "", *STATUSES)
     for kind, row in result.jobs.items():
         live = result.live_jobs.get(kind)
         history = {name: count - (live or {}).get(name, 0) for name, count in row.items()}
@@ -240,12 +240,12 @@ def print_models(out: Console, result: ModelsResult) -> None:
 
 
 def _models_table(models: Iterable[Model]) -> Table:
-    table = _table("model", "dimension", "memories", "")
+    listed = table("model", "dimension", "memories", "")
     for model in models:
         covered = f"{model.embedded} of {model.total}"
         cells = (model.name, str(model.dimension or ""), covered, "in use" if model.current else "")
-        table.add_row(*(Text(printable(cell)) for cell in cells))
-    return table
+        listed.add_row(*(Text(printable(cell)) for cell in cells))
+    return listed
 
 
 def _print_model_trouble(out: Console, trouble: str | None, mend: str | None) -> None:
@@ -255,10 +255,10 @@ def _print_model_trouble(out: Console, trouble: str | None, mend: str | None) ->
 
 
 def _print_sources(out: Console, result: StatusResult) -> None:
-    table = _table("source", "importer", "outputs", "memories", "newest", "home")
+    table = new_table("source", "importer", "outputs", "memories", "newest", "home")
     for source in result.sources:
         cells = (source.label, source.importer, str(source.outputs), str(source.memories))
-        table.add_row(*map(printable, (*cells, _shown(source.exported_at), source.home or "")))
+        table.add_row(*map(printable, (*cells, shown(source.exported_at), source.home or "")))
     out.print(table)
 
 
@@ -278,7 +278,7 @@ def _what_next(job: Trouble) -> str:
         return f"{left} when it was exported" if job.status == "error" else "its worker was at it when it was exported"
     if job.stop_reason:
         return f"stopped: {job.stop_reason}"
-    return f"{left}, tried again {_shown(job.retry_at)}" if job.retry_at else "left behind by its worker"
+    return f"{left}, tried again {shown(job.retry_at)}" if job.retry_at else "left behind by its worker"
 
 
 def print_checks(out: Console, checks: Iterable[Check]) -> None:
@@ -296,14 +296,16 @@ def _notes(out: Console, notes: Iterable[str]) -> None:
         out.print(Text(f"note: {printable(note)}", style="yellow"))
 
 
-def _table(*columns: str) -> Table:
+def new_table(*columns: str) -> Table:
+    """An empty table, as all of ours look."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, overflow="fold")
     return table
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """A value in words; nothing for None."""
     if value is None:
         return ""
     if isinstance(value, datetime):

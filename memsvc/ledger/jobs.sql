@@ -1,20 +1,68 @@
 -- name: enqueue
-insert into memsvc.jobs (
-    tenant_id, source_id, store, kind, job_key, scope_id, status, retry_remaining, input_watermark, priority, not_before)
-select memsvc.current_tenant(), given.source_id, 'memsvc', given.kind, given.job_key, given.scope_id, 'pending',
-    %(retries)s, 1, %(priority)s, now()
-from json_to_recordset(%(rows)s::json) as given (source_id uuid, kind text, job_key text, scope_id uuid)
-order by given.source_id, given.kind, given.job_key
-on conflict on constraint jobs_pkey do update set
-    status = case when jobs.status = 'running' then 'running' else 'pending' end,
-    input_watermark = coalesce(jobs.input_watermark, 0) + 1,
-    scope_id = excluded.scope_id,
-    priority = case when jobs.status = 'done' then excluded.priority else greatest(jobs.priority, excluded.priority) end,
-    not_before = case when jobs.status in ('running', 'pending') then jobs.not_before else now() end,
-    retry_at = case when jobs.status = 'running' then jobs.retry_at end,
-    retry_remaining = excluded.retry_remaining,
-    attempts = case when jobs.status = 'running' then jobs.attempts else 0 end,
-    stop_reason = null;
+-- A counted watermark is always newer than what was there; a dated one is when it is greater than the recorded one. Newer
+-- input brings all retries back and passes the back-off. Older or equal input, unless that was done already, is noted
+-- where the job could be claimed now, and changes nothing elsewhere.
+with written as (
+    insert into memsvc.jobs as j (
+        tenant_id, source_id, store, kind, job_key, scope_id, status, retry_remaining, input_watermark, priority,
+        not_before)
+    select memsvc.current_tenant(), given.source_id, 'memsvc', given.kind, given.job_key, given.scope_id, 'pending',
+        %(retries)s, given.watermark, %(priority)s, now()
+    from json_to_recordset(%(rows)s::json) as given (
+        source_id uuid, kind text, job_key text, scope_id uuid, watermark bigint)
+    order by given.source_id, given.kind, given.job_key
+    on conflict on constraint jobs_pkey do update set
+        status = case when j.status = 'running' then 'running' else 'pending' end,
+        input_watermark = case
+            when j.kind = any (%(dated)s::text[]) then excluded.input_watermark
+            else greatest(excluded.input_watermark, coalesce(j.input_watermark, 0) + 1) end,
+        scope_id = excluded.scope_id,
+        priority = case
+            when j.status = 'done' then excluded.priority else greatest(j.priority, excluded.priority) end,
+        not_before = case
+            when j.status in ('running', 'pending') then j.not_before
+            when j.status = 'done' then greatest(j.not_before, now())
+            else now() end,
+        retry_at = null,
+        retry_remaining = case
+            when j.kind = any (%(dated)s::text[]) and excluded.input_watermark <= j.input_watermark
+            then j.retry_remaining
+            else greatest(j.retry_remaining, excluded.retry_remaining) end,
+        attempts = case
+            when j.status = 'running'
+                or (j.kind = any (%(dated)s::text[]) and excluded.input_watermark <= j.input_watermark)
+            then j.attempts
+            else 0 end,
+        stop_reason = null
+    where j.kind <> all (%(dated)s::text[])
+       or ((excluded.input_watermark <= j.last_success_watermark) is not true
+            and ((excluded.input_watermark <= j.input_watermark) is not true
+                or (j.status = 'done' and j.retry_remaining > 0)
+                or j.due_at <= now()))
+    returning j.kind
+),
+-- Idle workers listen; what is not due yet wakes nobody for long.
+told as (
+    select pg_notify('memsvc_jobs', w.kind)
+    from (select distinct kind from written) w
+)
+select (select count(*) from written) as jobs, (select count(*) from told) as kinds;
+
+-- name: hold_caps
+-- Whoever adds to the live leases of a capped kind takes turns with the others, until the transaction ends; always in
+-- the same order. The lock comes in a statement of its own: what follows must see what the last holder committed.
+select pg_advisory_xact_lock(hashtextextended('memsvc.jobs ' || memsvc.current_tenant() || ' ' || capped.kind, 0))
+from (select kind from unnest(%(kinds)s::text[]) as kind order by kind) capped;
+
+-- name: running
+-- A lease is live while it ends later than now.
+select count(*)
+from memsvc.jobs
+where tenant_id = memsvc.current_tenant()
+  and kind = %(kind)s
+  and store = 'memsvc'
+  and status = 'running'
+  and lease_until > now();
 
 -- name: claim
 -- The most urgent due jobs of a kind. The table derives due_at: not_before while pending, retry_at after an error,
@@ -49,7 +97,7 @@ taken as (
         ownership_token = gen_random_uuid()::text,
         started_at = now(),
         finished_at = null,
-        lease_until = now() + %(lease_for)s,
+        lease_until = now() + least(%(lease_for)s::interval, %(longest_lease)s),
         retry_at = null,
         last_error = null,
         attempts = j.attempts + 1
@@ -64,55 +112,70 @@ from taken
 order by priority desc, due_at, source_id, job_key;
 
 -- name: heartbeat
+-- Never longer in all than a lease may last. Where a kind is capped, an expired lease has given its place away: the
+-- clock is asked after the lock was got.
 update memsvc.jobs set
-    lease_until = now() + %(lease_for)s
+    lease_until = least(now() + %(lease_for)s, started_at + %(longest_lease)s)
 where source_id = %(source_id)s
   and store = 'memsvc'
   and kind = %(kind)s
   and job_key = %(job_key)s
   and status = 'running'
-  and ownership_token = %(ownership_token)s;
+  and ownership_token = %(ownership_token)s
+  and started_at + %(longest_lease)s > now()
+  and (lease_until > clock_timestamp() or not %(capped)s);
 
 -- name: complete
--- Newer input than the lease was given means that there is more to do: pending at once, with all retries.
-with ended as (
-    update memsvc.jobs set
-        status = case when input_watermark > %(input_watermark)s then 'pending' else 'done' end,
-        not_before = case when input_watermark > %(input_watermark)s then now() else not_before end,
+-- Newer input than the lease was given means that there is more to do: pending, with all retries. not_before keeps how
+-- long this success is enough, for that input and for whatever is enqueued later.
+with given as (
+    select *
+    from json_to_recordset(%(leases)s::json) as g (
+        source_id uuid, kind text, job_key text, ownership_token text, input_watermark bigint, rests_for interval)
+),
+ended as (
+    update memsvc.jobs as j set
+        status = case when j.input_watermark > given.input_watermark then 'pending' else 'done' end,
+        not_before = now() + given.rests_for,
         finished_at = now(),
         lease_until = null,
         last_error = null,
         attempts = 0,
-        last_success_watermark = greatest(last_success_watermark, %(input_watermark)s)
-    where source_id = %(source_id)s
-      and store = 'memsvc'
-      and kind = %(kind)s
-      and job_key = %(job_key)s
-      and status = 'running'
-      and ownership_token = %(ownership_token)s
-    returning tenant_id, source_id, store, kind, job_key, ownership_token, worker_id, started_at
+        last_success_watermark = greatest(j.last_success_watermark, given.input_watermark, %(watermark)s)
+    from given
+    where j.tenant_id = memsvc.current_tenant()
+      and j.source_id = given.source_id
+      and j.store = 'memsvc'
+      and j.kind = given.kind
+      and j.job_key = given.job_key
+      and j.status = 'running'
+      and j.ownership_token = given.ownership_token
+    returning j.tenant_id, j.source_id, j.store, j.kind, j.job_key, j.ownership_token, j.worker_id, j.started_at
 )
 insert into memsvc.job_attempts (
     tenant_id, source_id, store, kind, job_key, ownership_token, worker_id, started_at, outcome)
 select tenant_id, source_id, store, kind, job_key, ownership_token, worker_id, started_at, 'done'
-from ended;
+from ended
+returning ownership_token;
 
 -- name: fail
--- It was the old input that failed: newer input is tried at once, with all retries.
+-- It was the old input that failed: newer input is tried at once, with all retries. Without a time to wait nothing can
+-- ever come of it.
 with ended as (
     update memsvc.jobs set
         status = case when input_watermark > %(input_watermark)s then 'pending' else 'error' end,
-        not_before = case when input_watermark > %(input_watermark)s then now() else not_before end,
+        not_before = now(),
         finished_at = now(),
         lease_until = null,
         retry_remaining = case
             when input_watermark > %(input_watermark)s then retry_remaining else greatest(retry_remaining - 1, 0) end,
         retry_at = case
             when input_watermark > %(input_watermark)s then null
-            when retry_remaining > 1 then now() + %(retry_in)s end,
+            when retry_remaining > 1 or not %(gives_up)s then now() + %(retry_in)s end,
         stop_reason = case
             when input_watermark > %(input_watermark)s then null
-            when retry_remaining > 1 then null
+            when %(retry_in)s::interval is null then 'poison'
+            when retry_remaining > 1 or not %(gives_up)s then null
             else 'exhausted' end,
         attempts = case when input_watermark > %(input_watermark)s then 0 else attempts end,
         last_error = %(error)s
@@ -130,6 +193,7 @@ select tenant_id, source_id, store, kind, job_key, ownership_token, worker_id, s
 from ended;
 
 -- name: release
+-- Leases given back one after the other are written down once.
 with ended as (
     update memsvc.jobs set
         status = 'pending',
@@ -143,10 +207,21 @@ with ended as (
       and status = 'running'
       and ownership_token = %(ownership_token)s
     returning tenant_id, source_id, store, kind, job_key, ownership_token, worker_id, started_at
+),
+kept as (
+    insert into memsvc.job_attempts (
+        tenant_id, source_id, store, kind, job_key, ownership_token, worker_id, started_at, outcome)
+    select e.tenant_id, e.source_id, e.store, e.kind, e.job_key, e.ownership_token, e.worker_id, e.started_at, 'released'
+    from ended e
+    where 'released' is distinct from (
+        select a.outcome
+        from memsvc.job_attempts a
+        where (a.tenant_id, a.source_id, a.store, a.kind, a.job_key)
+            = (e.tenant_id, e.source_id, e.store, e.kind, e.job_key)
+        order by a.started_at desc, a.ended_at desc, a.ownership_token
+        limit 1)
 )
-insert into memsvc.job_attempts (
-    tenant_id, source_id, store, kind, job_key, ownership_token, worker_id, started_at, outcome)
-select tenant_id, source_id, store, kind, job_key, ownership_token, worker_id, started_at, 'released'
+select source_id, pg_notify('memsvc_jobs', kind)
 from ended;
 
 -- name: runnable

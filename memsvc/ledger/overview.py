@@ -39,6 +39,16 @@ class Trouble:
     last_error: str | None
 
 
+@dataclass(frozen=True)
+class Holder:
+    """A live lease: who is at which job, and until when it counts unless it is kept alive."""
+
+    worker_id: str | None
+    kind: str
+    job_key: str
+    lease_until: datetime
+
+
 def counts(conn: Conn) -> list[Count]:
     """Every kind and status that has jobs, history and live ones apart."""
     with conn.cursor(row_factory=class_row(Count)) as cursor:
@@ -55,3 +65,9 @@ def troubles(conn: Conn, *, limit: int = 20) -> list[Trouble]:
     """Jobs in error and history that was running when it was exported, live ones first, newest first."""
     with conn.cursor(row_factory=class_row(Trouble)) as cursor:
         return cursor.execute(SQL["troubles"], {"limit": limit}).fetchall()
+
+
+def holders(conn: Conn, *, kind: str | None = None) -> list[Holder]:
+    """The live leases, of one kind or of all, those that end first first."""
+    with conn.cursor(row_factory=class_row(Holder)) as cursor:
+        return cursor.execute(SQL["holders"], {"kind": kind}).fetchall()

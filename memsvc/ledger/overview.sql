@@ -20,3 +20,13 @@ where j.status = 'error'
    or (j.status = 'running' and (j.store <> 'memsvc' or j.lease_until <= now()))
 order by j.store = 'memsvc' desc, coalesce(j.finished_at, j.started_at) desc nulls last, j.kind, j.job_key
 limit %(limit)s;
+
+-- name: holders
+select worker_id, kind, job_key, lease_until
+from memsvc.jobs
+where tenant_id = memsvc.current_tenant()
+  and (%(kind)s::text is null or kind = %(kind)s)
+  and store = 'memsvc'
+  and status = 'running'
+  and lease_until > now()
+order by lease_until, source_id, kind, job_key;

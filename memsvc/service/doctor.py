@@ -116,7 +116,8 @@ def _row_security(app: App) -> Finding:
 def _jobs(seen: StatusResult) -> Finding:
     failed = sum(row["error"] for row in seen.live_jobs.values())
     if seen.expired_leases or failed:
-        return False, f"{seen.expired_leases} left behind by a worker, {failed} in error", "memsvc worker --once"
+        mend = "memsvc jobs ls --live --status error" if failed else "memsvc worker --once"
+        return False, f"{seen.expired_leases} left behind by a worker, {failed} in error", mend
     return True, "none is stuck", None
 
 

@@ -58,8 +58,8 @@ def status(app: App) -> StatusResult:
         return StatusResult(
             database_url=without_password(app.database_url),
             embedded=app.is_embedded,
-            jobs=_table(counts),
-            live_jobs=_table([count for count in counts if count.live]),
+            jobs=table(counts),
+            live_jobs=table([count for count in counts if count.live]),
             expired_leases=overview.expired_leases(conn),
             coverage=_coverage(conn, listed),
             beyond=models.beyond(conn, used).memories,
@@ -92,9 +92,10 @@ def without_password(conninfo: str) -> str:
     return urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}{at}{place}", query=query))
 
 
-def _table(counts: list[Count]) -> dict[str, dict[str, int]]:
-    table: dict[str, dict[str, int]] = {}
+def table(counts: list[Count]) -> dict[str, dict[str, int]]:
+    """Jobs by kind and status, every status named."""
+    rows: dict[str, dict[str, int]] = {}
     for count in counts:
-        row = table.setdefault(count.kind, dict.fromkeys(STATUSES, 0))
+        row = rows.setdefault(count.kind, dict.fromkeys(STATUSES, 0))
         row[count.status] = row.get(count.status, 0) + count.jobs
-    return table
+    return rows

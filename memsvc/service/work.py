@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from threading import Event
 
 import psycopg
@@ -14,14 +15,18 @@ from memsvc.embedding import vectors
 from memsvc.errors import EmbedderUnavailable, MemsvcError, WrongUse
 from memsvc.ledger import overview
 from memsvc.model.job import EMBED, Lease, embed_with
-from memsvc.pipeline import embed, worker
-from memsvc.pipeline.worker import Done, Handler, Work
+from memsvc.pipeline import attempt, embed, worker
+from memsvc.pipeline.attempt import Handler, Work
+from memsvc.pipeline.worker import GRACE, Done
 from memsvc.service import indexes, models
 from memsvc.service.app import App
 
 logger = logging.getLogger(__name__)
 
 Progress = Callable[[int], None]
+
+KINDS = (EMBED,)  # what this program can do
+PROBE = "is the model there?"
 
 
 @dataclass(frozen=True)
@@ -33,39 +38,42 @@ class Embedded:
     notes: tuple[str, ...]
 
 
-def handlers(app: App, progress: Progress = lambda _: None) -> dict[str, Handler]:
+def work(
+    app: App,
+    *,
+    once: bool,
+    stop: Event,
+    progress: Progress = lambda _: None,
+    kinds: Sequence[str] = KINDS,
+    concurrency: int = 1,
+    grace: timedelta = GRACE,
+) -> Done:
     """
-    What this process can do, by kind of job: what came in, and then what its model lacks.
-
-    Raises:
-        WrongUse: no embedder has the name that is set; no job is claimed for finding that out.
-        EmbedderUnavailable: the model is not there.
-    """
-    embedder = app.embedder
-
-    def embed_memories(lease: Lease) -> Callable[[Conn], None]:
-        return embed.handle(app.pool, app.actor, embedder, lease, progress=progress)
-
-    return {EMBED: embed_memories, embed_with(embedder.model): embed_memories}
-
-
-def work(app: App, *, once: bool, stop: Event, progress: Progress = lambda _: None) -> Done:
-    """
-    Do what is due: until nothing is, with `once`, else until `stop` is set.
+    Do what is due, `concurrency` jobs of each kind at a time: until nothing is, with `once`, else until `stop` is set,
+    after which a job has `grace` to come to its end.
 
     `progress` is told now and then how many more memories have been embedded.
+
+    Raises:
+        WrongUse: nothing can be done that way, or no embedder has the name that is set; no job is claimed for that.
+        EmbedderUnavailable: with `once`, the model is not there.
     """
-    done = worker.run(_task(app, progress), once=once, stop=stop)
-    indexes.build_if_allowed(app)
-    return done
+    unknown = [kind for kind in kinds if kind not in KINDS]
+    if unknown:
+        raise WrongUse(f"no worker can do jobs of the kind {unknown[0]!r}", mend=f"choose from {', '.join(KINDS)}")
+    if concurrency < 1:
+        raise WrongUse(f"{concurrency} jobs at a time get nothing done", mend="--concurrency 1")
+    return worker.run(_task(app, kinds, progress), once=once, stop=stop, concurrency=concurrency, grace=grace)
 
 
 def work_one(app: App) -> None:
     """Do the most urgent job that is due, if there is one; what cannot be done now is left to the next worker."""
     try:
-        worker.work_one(_task(app), Done())
+        held = attempt.take(_task(app, KINDS), EMBED)
+        if held is not None:
+            attempt.see_through(held)
     except (MemsvcError, psycopg.Error) as exc:
-        logger.error("a job is left to the next worker: %s", worker.account(exc))  # noqa: TRY400
+        logger.error("a job is left to the next worker: %s", attempt.account(exc))  # noqa: TRY400
 
 
 def embed_all(app: App, *, stop: Event, progress: Progress = lambda _: None) -> Embedded:
@@ -93,11 +101,28 @@ def missing(app: App) -> int | None:
         return vectors.missing(conn, used.name)
 
 
-def _task(app: App, progress: Progress = lambda _: None) -> Work:
+def _task(app: App, kinds: Sequence[str], progress: Progress = lambda _: None) -> Work:
+    def embed_memories(lease: Lease, lost: Event) -> Callable[[Conn], None]:  # noqa: ARG001 - it ends soon enough
+        try:
+            return embed.handle(app.pool, app.actor, app.embedder, lease, progress=progress)
+        except EmbedderUnavailable as exc:
+            app.embedder.embed_query(PROBE)  # where that fails too, it is the model, and the job is given back
+            raise MemsvcError(f"the model takes other texts, but not these: {exc}") from exc
+
+    def refill(kind: str) -> int:
+        """What the model lacks; when that is nothing, its vectors may want an index."""
+        found = embed.refill(app.pool, app.actor, app.embedder) if kind == EMBED else 0
+        if not found:
+            indexes.build_if_allowed(app)
+        return found
+
+    known: dict[str, Handler] = {EMBED: embed_memories}
     return Work(
         app.pool,
         app.actor,
-        lambda: handlers(app, progress),
+        {kind: known[kind] for kind in kinds},
         worker.worker_id(),
-        refill=lambda: embed.refill(app.pool, app.actor, app.embedder),
+        # What came in, and then what the model lacks.
+        claims=lambda kind: (EMBED, embed_with(app.embedder.model)) if kind == EMBED else (kind,),
+        refill=refill,
     )

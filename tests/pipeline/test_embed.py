@@ -26,9 +26,10 @@ from memsvc.memory.remembered import NewMemory
 from memsvc.model.job import EMBED, JobKey
 from memsvc.model.principal import DEFAULT_TENANT, GLOBAL_SCOPE, LOCAL_SOURCE, OWNER
 from memsvc.pipeline import embed, worker
+from memsvc.pipeline.attempt import Work
 from memsvc.pipeline.embed import MAX_CHUNKS, memory_job, output_job, own_passages
 from memsvc.pipeline.ingest import ingest
-from memsvc.pipeline.worker import Done, Work
+from memsvc.pipeline.worker import Done
 from tests.importers.codex_home import database, output
 
 MEMORY = Unembedded(
@@ -113,7 +114,7 @@ def retire(pool: Pool, memory_id: UUID) -> None:
 
 
 def embed_due(pool: Pool, embedder: Embedder) -> Done:
-    task = Work(pool, OWNER, lambda: {EMBED: lambda lease: embed.handle(pool, OWNER, embedder, lease)}, "the worker")
+    task = Work(pool, OWNER, {EMBED: lambda lease, lost: embed.handle(pool, OWNER, embedder, lease)}, "the worker")
     return worker.run(task, once=True, stop=Event())
 
 

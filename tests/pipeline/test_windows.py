@@ -20,8 +20,9 @@ from memsvc.memory.remembered import NewMemory
 from memsvc.model.job import EMBED, Lease
 from memsvc.model.principal import GLOBAL_SCOPE, OWNER
 from memsvc.pipeline import embed, worker
+from memsvc.pipeline.attempt import Handler, Work
 from memsvc.pipeline.embed import memory_job, window_passages
-from memsvc.pipeline.worker import Done, Work
+from memsvc.pipeline.worker import Done
 from memsvc.service.app import App
 from memsvc.service.recall import RecallRequest, recall
 
@@ -59,12 +60,12 @@ def retire(pool: Pool, memory_id: UUID) -> None:
     )
 
 
-def handled(pool: Pool, embedder: HashingEmbedder) -> worker.Handler:
-    return lambda lease: embed.handle(pool, OWNER, embedder, lease)
+def handled(pool: Pool, embedder: HashingEmbedder) -> Handler:
+    return lambda lease, lost: embed.handle(pool, OWNER, embedder, lease)
 
 
 def embed_due(pool: Pool, embedder: HashingEmbedder) -> Done:
-    task = Work(pool, OWNER, lambda: {EMBED: handled(pool, embedder)}, "the worker")
+    task = Work(pool, OWNER, {EMBED: handled(pool, embedder)}, "the worker")
     return worker.run(task, once=True, stop=Event())
 
 
@@ -173,14 +174,12 @@ def test_a_window_whose_neighbour_is_retired_meanwhile_is_not_written(pool: Pool
     )
     embedder = HashingEmbedder(16)
 
-    def slowly(lease: Lease) -> Any:
+    def slowly(lease: Lease, lost: Event) -> Any:
         write = embed.handle(pool, OWNER, embedder, lease)
         retire(pool, ids[0])
         return write
 
-    assert worker.run(Work(pool, OWNER, lambda: {EMBED: slowly}, "the worker"), once=True, stop=Event()) == Done(
-        completed=1
-    )
+    assert worker.run(Work(pool, OWNER, {EMBED: slowly}, "the worker"), once=True, stop=Event()) == Done(completed=1)
 
     assert windows(pool, "hash:16") == [ids[2]]
 

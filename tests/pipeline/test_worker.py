@@ -13,19 +13,25 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from threading import Event, Thread
+from threading import Barrier, Event, Thread
 from typing import Any
 
 import psycopg
 import pytest
 
+from memsvc.db import embedded
 from memsvc.db.pool import Conn, Pool
+from memsvc.embedding.embedder import Vector
+from memsvc.embedding.hashing import HashingEmbedder
 from memsvc.errors import Conflict, DatabaseUnavailable, EmbedderUnavailable, WrongUse
-from memsvc.ledger import jobs
+from memsvc.ledger import control, explain, jobs
+from memsvc.ledger.control import Row
 from memsvc.model.job import EMBED, JobKey, Lease
 from memsvc.model.principal import DEFAULT_TENANT, LOCAL_SOURCE, OWNER
 from memsvc.pipeline import worker
-from memsvc.pipeline.worker import Done, Handler, Work
+from memsvc.pipeline.attempt import Handler, Work
+from memsvc.pipeline.wake import Wake
+from memsvc.pipeline.worker import Done
 from memsvc.service import remember, work
 from memsvc.service.app import App
 from memsvc.settings import Settings
@@ -66,7 +72,7 @@ def enqueue(pool: Pool, *names: str) -> None:
 
 
 def working(pool: Pool, handler: Handler, *, lease_for: timedelta = timedelta(minutes=5)) -> Work:
-    return Work(pool, OWNER, lambda: {KIND: handler}, "the worker", lease_for)
+    return Work(pool, OWNER, {KIND: handler}, "the worker", lease_for)
 
 
 def run(
@@ -98,21 +104,21 @@ def take_over(pool: Pool) -> Lease:
 def test_once_works_until_nothing_is_due(pool: Pool) -> None:
     enqueue(pool, "a", "b", "c")
 
-    assert run(pool, lambda lease: writes(lease.job_key)) == Done(completed=3)
+    assert run(pool, lambda lease, lost: writes(lease.job_key)) == Done(completed=3)
 
     assert written(pool) == ["a", "b", "c"]
     assert rows(pool, "select distinct status, worker_id from memsvc.jobs") == [("done", "the worker")]
 
 
 def test_once_with_nothing_due_does_nothing(pool: Pool) -> None:
-    assert run(pool, lambda lease: pytest.fail("nothing is due")) == Done()
+    assert run(pool, lambda lease, lost: pytest.fail("nothing is due")) == Done()
 
 
 def test_newer_input_that_arrives_meanwhile_is_worked_on_too(pool: Pool) -> None:
     enqueue(pool, "a")
     marks: list[int] = []
 
-    def handler(lease: Lease) -> Callable[[Conn], None]:
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
         marks.append(lease.input_watermark)
         if len(marks) == 1:
             enqueue(pool, "a", "b")
@@ -125,7 +131,7 @@ def test_newer_input_that_arrives_meanwhile_is_worked_on_too(pool: Pool) -> None
 def test_the_slow_part_has_no_transaction_open(pool: Pool) -> None:
     enqueue(pool, "a")
 
-    def handler(lease: Lease) -> Callable[[Conn], None]:
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
         open_ones = "select count(*) from pg_stat_activity where datname = current_database() and state like 'idle in%'"
         assert rows(pool, open_ones) == [(0,)]
         return nothing
@@ -139,7 +145,7 @@ def test_the_slow_part_has_no_transaction_open(pool: Pool) -> None:
 def test_a_failing_handler_is_recorded_and_tried_again_later(pool: Pool, caplog: pytest.LogCaptureFixture) -> None:
     enqueue(pool, "a", "b")
 
-    def handler(lease: Lease) -> Callable[[Conn], None]:
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
         if lease.job_key == "a":
             raise ValueError(f"cannot read: {SECRET}")
         return writes(lease.job_key)
@@ -163,7 +169,7 @@ def test_a_failing_handler_is_recorded_and_tried_again_later(pool: Pool, caplog:
 def test_an_error_of_our_own_says_what_it_says(pool: Pool) -> None:
     enqueue(pool, "a")
 
-    def handler(lease: Lease) -> Callable[[Conn], None]:
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
         raise Conflict("the model 'x' is recorded with 3 dimensions")
 
     assert run(pool, handler) == Done(failed=1)
@@ -183,7 +189,7 @@ def test_a_refused_write_fails_the_job_and_leaves_nothing(pool: Pool, caplog: py
             [DEFAULT_TENANT, SECRET, OWNER.principal_id, LOCAL_SOURCE],
         )
 
-    assert run(pool, lambda lease: write) == Done(failed=1)
+    assert run(pool, lambda lease, lost: write) == Done(failed=1)
     assert written(pool) == []
     assert rows(pool, "select status, retry_remaining, last_error from memsvc.jobs") == [
         ("error", 2, "CheckViolation 23514 memory_kind_known")
@@ -198,14 +204,14 @@ def test_a_statement_that_takes_too_long_fails_the_job(pool: Pool) -> None:
         conn.execute("set local statement_timeout = '20ms'")
         conn.execute("select pg_sleep(5)")
 
-    assert run(pool, lambda lease: write) == Done(failed=1)
+    assert run(pool, lambda lease, lost: write) == Done(failed=1)
     assert rows(pool, "select last_error from memsvc.jobs") == [("QueryCanceled 57014",)]
 
 
 def test_a_job_that_never_works_stops_as_exhausted(pool: Pool) -> None:
     enqueue(pool, "a")
 
-    def handler(lease: Lease) -> Callable[[Conn], None]:
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
         raise ZeroDivisionError
 
     for _ in range(3):
@@ -219,7 +225,7 @@ def test_a_job_that_never_works_stops_as_exhausted(pool: Pool) -> None:
 def test_without_its_model_a_worker_gives_the_job_back(pool: Pool) -> None:
     enqueue(pool, "a", "b")
 
-    def handler(lease: Lease) -> Callable[[Conn], None]:
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
         raise EmbedderUnavailable("the built-in model is not installed")
 
     with pytest.raises(EmbedderUnavailable):
@@ -233,7 +239,7 @@ def test_a_model_that_cannot_be_reached_is_waited_for(pool: Pool, caplog: pytest
     enqueue(pool, "a")
     stop, leases = Event(), list[Lease]()
 
-    def handler(lease: Lease) -> Callable[[Conn], None]:
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
         leases.append(lease)
         if len(leases) == 1:
             raise EmbedderUnavailable("example.org does not answer")
@@ -253,7 +259,7 @@ def test_a_lease_lost_in_the_slow_part_writes_nothing(pool: Pool, caplog: pytest
     enqueue(pool, "a")
     taken: list[Lease] = []
 
-    def handler(lease: Lease) -> Callable[[Conn], None]:
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
         taken.append(take_over(pool))
         return writes("too late")
 
@@ -275,14 +281,14 @@ def test_a_lease_lost_during_the_write_rolls_it_back(pool: Pool) -> None:
         writes("too late")(conn)
         take_over(pool)
 
-    assert run(pool, lambda lease: write) == Done(lost=1)
+    assert run(pool, lambda lease, lost: write) == Done(lost=1)
     assert written(pool) == []
 
 
 def test_a_failure_after_the_lease_was_lost_is_not_recorded(pool: Pool) -> None:
     enqueue(pool, "a")
 
-    def handler(lease: Lease) -> Callable[[Conn], None]:
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
         take_over(pool)
         raise ValueError
 
@@ -296,7 +302,7 @@ def test_slow_work_keeps_its_lease(pool: Pool) -> None:
     enqueue(pool, "a")
     lease_for = timedelta(seconds=0.6)
 
-    def handler(lease: Lease) -> Callable[[Conn], None]:
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
         deadline = time.monotonic() + 3 * lease_for.total_seconds()
         while time.monotonic() < deadline:
             with pool.transaction(OWNER) as conn:
@@ -313,7 +319,7 @@ def test_slow_work_keeps_its_lease(pool: Pool) -> None:
 def test_the_heartbeat_ends_with_work_that_fails(pool: Pool) -> None:
     enqueue(pool, "a")
 
-    def handler(lease: Lease) -> Callable[[Conn], None]:
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
         assert [thread.name for thread in threading.enumerate() if thread.name.startswith("heartbeat")]
         raise ValueError
 
@@ -328,7 +334,7 @@ def test_stop_finishes_the_job_under_way_and_begins_no_other(pool: Pool) -> None
     enqueue(pool, "a", "b")
     stop = Event()
 
-    def handler(lease: Lease) -> Callable[[Conn], None]:
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
         stop.set()
         return writes(lease.job_key)
 
@@ -342,7 +348,7 @@ def test_told_to_stop_before_it_begins_it_claims_nothing(pool: Pool) -> None:
     stop = Event()
     stop.set()
 
-    assert run(pool, lambda lease: nothing, stop=stop) == Done()
+    assert run(pool, lambda lease, lost: nothing, stop=stop) == Done()
     assert rows(pool, "select status from memsvc.jobs") == [("pending",)]
 
 
@@ -350,7 +356,7 @@ def test_it_waits_for_jobs_until_told_to_stop(pool: Pool) -> None:
     stop = Event()
     idle = Thread(target=enqueue, args=(pool, "a"))
 
-    def handler(lease: Lease) -> Callable[[Conn], None]:
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
         stop.set()
         return writes(lease.job_key)
 
@@ -358,6 +364,208 @@ def test_it_waits_for_jobs_until_told_to_stop(pool: Pool) -> None:
     assert run(pool, handler, once=False, stop=stop) == Done(completed=1)
     idle.join()
     assert written(pool) == ["a"]
+
+
+def given_back(pool: Pool, handler: Handler) -> tuple[Done, float]:
+    """Run a worker with a grace of a tenth of a second, which is told to stop as soon as it is at its job."""
+    stop = Event()
+
+    def at_work(lease: Lease, lost: Event) -> Callable[[Conn], None]:
+        stop.set()
+        return handler(lease, lost)
+
+    began = time.monotonic()
+    done = worker.run(working(pool, at_work), once=False, stop=stop, grace=timedelta(seconds=0.1))
+    return done, time.monotonic() - began
+
+
+def test_what_is_not_finished_in_the_grace_is_given_back(pool: Pool) -> None:
+    enqueue(pool, "a")
+
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
+        assert lost.wait(30), "it is told"
+        return writes("too late")
+
+    done, _ = given_back(pool, handler)
+
+    assert done == Done(released=1)
+    assert written(pool) == []
+    assert rows(pool, "select status, attempts, retry_remaining from memsvc.jobs") == [("pending", 0, 3)]
+    assert rows(pool, "select outcome from memsvc.job_attempts") == [("released",)]
+
+
+def test_a_handler_that_does_not_listen_holds_up_neither_the_end_nor_the_job(pool: Pool) -> None:
+    enqueue(pool, "a")
+    ended = Event()
+
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
+        ended.wait(30)
+        return writes("too late")
+
+    done, took = given_back(pool, handler)
+
+    assert done == Done(released=1)
+    assert took < 10
+    assert rows(pool, "select status from memsvc.jobs") == [("pending",)]
+    ended.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("worker"):
+            thread.join(10)
+    assert written(pool) == []
+
+
+def test_a_handler_that_gives_up_when_it_is_told_costs_the_job_nothing(pool: Pool) -> None:
+    enqueue(pool, "a")
+
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
+        lost.wait(30)
+        raise RuntimeError("told to stop")
+
+    assert given_back(pool, handler)[0] == Done(released=1)
+    assert rows(pool, "select status, retry_remaining, last_error from memsvc.jobs") == [("pending", 3, None)]
+
+
+def test_a_lost_lease_tells_its_handler(pool: Pool) -> None:
+    enqueue(pool, "a")
+
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
+        take_over(pool)
+        assert lost.wait(30)
+        return writes("too late")
+
+    assert run(pool, handler, lease_for=timedelta(seconds=0.3)) == Done(lost=1)
+    assert written(pool) == []
+
+
+def test_a_cancelled_job_tells_its_handler(pool: Pool) -> None:
+    enqueue(pool, "a")
+
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
+        with pool.transaction(OWNER) as conn:
+            assert len(control.cancel(conn, [Row(LOCAL_SOURCE, "memsvc", KIND, "a")])) == 1
+        assert lost.wait(30)
+        raise RuntimeError
+
+    assert run(pool, handler, lease_for=timedelta(seconds=0.3)) == Done(lost=1)
+    assert rows(pool, "select status, stop_reason, retry_remaining from memsvc.jobs") == [("error", "cancelled", 3)]
+
+
+def test_an_interrupted_attempt_gives_its_job_back(pool: Pool) -> None:
+    enqueue(pool, "a")
+
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(pool, handler)
+    assert rows(pool, "select status, attempts from memsvc.jobs") == [("pending", 0)]
+
+
+# Several at a time.
+
+
+def test_so_many_jobs_of_a_kind_are_under_way_at_a_time(pool: Pool) -> None:
+    enqueue(pool, *"abcdef")
+    together = Barrier(3)
+
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
+        together.wait(timeout=30)
+        return writes(lease.job_key)
+
+    assert worker.run(working(pool, handler), once=True, stop=Event(), concurrency=3) == Done(completed=6)
+    assert written(pool) == list("abcdef")
+
+
+def test_a_slow_kind_does_not_hold_up_another(pool: Pool) -> None:
+    with pool.transaction(OWNER) as conn:
+        jobs.enqueue(conn, [(JobKey(LOCAL_SOURCE, kind, "a"), None) for kind in ("slow", "quick")])
+    quick_done = Event()
+
+    def slow(lease: Lease, lost: Event) -> Callable[[Conn], None]:
+        assert quick_done.wait(30)
+        return writes("slow")
+
+    def quick(lease: Lease, lost: Event) -> Callable[[Conn], None]:
+        quick_done.set()
+        return writes("quick")
+
+    task = Work(pool, OWNER, {"slow": slow, "quick": quick}, "the worker")
+    assert worker.run(task, once=True, stop=Event()) == Done(completed=2)
+
+
+def test_once_also_does_what_one_kind_makes_for_another(pool: Pool) -> None:
+    enqueue(pool, "a")
+
+    def first(lease: Lease, lost: Event) -> Callable[[Conn], None]:
+        time.sleep(0.3)  # the other kind has nothing to do meanwhile
+
+        def write(conn: Conn) -> None:
+            jobs.enqueue(conn, [(JobKey(LOCAL_SOURCE, "second", "b"), None)])
+
+        return write
+
+    handlers: dict[str, Handler] = {"second": lambda lease, lost: writes("second"), KIND: first}
+    assert worker.run(Work(pool, OWNER, handlers, "the worker"), once=True, stop=Event()) == Done(completed=2)
+
+
+# Being woken.
+
+
+def listeners(dsn: str) -> int:
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        return explain.workers(conn)
+
+
+def test_new_work_wakes_an_idle_worker(dsn: str, pool: Pool) -> None:
+    stop, begun = Event(), list[float]()
+
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
+        begun.append(time.monotonic())
+        stop.set()
+        return nothing
+
+    def idle() -> None:
+        worker.run(working(pool, handler), once=False, stop=stop)
+
+    thread = Thread(target=idle)
+    thread.start()
+    until(lambda: listeners(dsn) == 1)
+    enqueue(pool, "a")
+    thread.join(30)
+
+    assert len(begun) == 1
+    assert listeners(dsn) == 0
+
+
+def test_a_wait_ends_with_a_call(pool: Pool) -> None:
+    with Wake(pool, "somewhere", name="the sleeper") as wake:
+        until(lambda: rows(pool, "select pg_notify('somewhere', '')") == [("",)] and wake.calls > 0)
+        wake.wait(timedelta(days=1), since=wake.calls - 1)
+        calls = wake.calls
+        Thread(target=wake.call).start()
+        wake.wait(timedelta(days=1), since=calls)
+
+
+class Deaf(Pool):
+    """A pool whose server gives no connection to listen on, as some poolers do not."""
+
+    @contextmanager
+    def listening(self, channel: str, *, name: str) -> Iterator[Conn]:
+        raise psycopg.errors.FeatureNotSupported("LISTEN")
+        yield  # it is a generator all the same
+
+
+def test_where_nothing_can_be_heard_work_is_looked_for(dsn: str, pool: Pool) -> None:
+    deaf, stop = Deaf(dsn), Event()
+    Thread(target=enqueue, args=(pool, "a")).start()
+
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
+        stop.set()
+        return writes("found")
+
+    assert run(deaf, handler, once=False, stop=stop) == Done(completed=1)
+    deaf.close()
+    assert written(pool) == ["found"]
 
 
 # A database that goes away.
@@ -376,7 +584,7 @@ def test_connections_lost_in_the_slow_part_do_no_harm(dsn: str, pool: Pool) -> N
     enqueue(pool, "a")
     lease_for = timedelta(seconds=0.6)
 
-    def handler(lease: Lease) -> Callable[[Conn], None]:
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
         for _ in range(3):
             cut_off(dsn)
             time.sleep(lease_for.total_seconds() / 2)
@@ -390,7 +598,7 @@ def test_a_database_that_goes_away_is_no_failure_of_the_job(dsn: str, pool: Pool
     enqueue(pool, "a")
     stop, leases = Event(), list[Lease]()
 
-    def handler(lease: Lease) -> Callable[[Conn], None]:
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
         leases.append(lease)
 
         def write(conn: Conn) -> None:
@@ -420,7 +628,7 @@ def test_once_does_not_wait_for_a_database_that_goes_away(dsn: str, pool: Pool) 
         conn.execute("select 1")
 
     with pytest.raises(psycopg.OperationalError):
-        run(pool, lambda lease: write)
+        run(pool, lambda lease, lost: write)
 
     assert rows(pool, "select status, retry_remaining, last_error from memsvc.jobs") == [("running", 3, None)]
     assert rows(pool, "select 1 from memsvc.job_attempts") == []
@@ -446,7 +654,7 @@ def test_once_does_not_wait_for_a_database_that_goes_away(dsn: str, pool: Pool) 
 def test_only_an_absent_database_is_no_failure(pool: Pool, error: Exception, away: bool) -> None:
     enqueue(pool, "a")
 
-    def handler(lease: Lease) -> Callable[[Conn], None]:
+    def handler(lease: Lease, lost: Event) -> Callable[[Conn], None]:
         raise error
 
     if away:
@@ -485,6 +693,46 @@ def test_what_cannot_be_embedded_now_is_left_to_the_next_worker(
     with App(Settings(data_dir=tmp_path, database_url=dsn, embedder="hash:8"), host="here") as app:
         work.work_one(app)
     assert rows(pool, "select count(*) from memsvc.chunk_embeddings") == [(1,)]
+
+
+class Picky(HashingEmbedder):
+    """Refuses one text, as an endpoint does that finds it too long; with `away` it refuses all."""
+
+    away = False
+
+    def embed_query(self, text: str) -> Vector:
+        if self.away or "indigestible" in text:
+            raise EmbedderUnavailable("example.org answered 400: it does not take the request")
+        return super().embed_query(text)
+
+
+def test_a_text_that_the_model_refuses_fails_and_does_not_hold_up_the_others(app: App) -> None:
+    app.__dict__["embedder"] = Picky(8)
+    remembered(app, "indigestible")
+    remembered(app, "plain")
+
+    assert work.work(app, once=True, stop=Event()) == Done(completed=1, failed=1)
+
+    assert rows(app.pool, "select status, retry_remaining from memsvc.jobs order by 1") == [("done", 3), ("error", 2)]
+    ((error,),) = rows(app.pool, "select last_error from memsvc.jobs where status = 'error'")
+    assert (
+        error
+        == "failed: the model takes other texts, but not these: example.org answered 400: it does not take the request"
+    )
+
+
+def test_a_model_that_refuses_everything_is_an_outage(app: App) -> None:
+    embedder = Picky(8)
+    embedder.away = True
+    app.__dict__["embedder"] = embedder
+    remembered(app, "plain")
+
+    for _ in range(30):
+        with pytest.raises(EmbedderUnavailable):
+            work.work(app, once=True, stop=Event())
+
+    assert rows(app.pool, "select status, retry_remaining, attempts from memsvc.jobs") == [("pending", 3, 0)]
+    assert rows(app.pool, "select outcome from memsvc.job_attempts") == [("released",)]
 
 
 # Real processes.
@@ -552,7 +800,7 @@ def test_sigterm_ends_an_idle_worker_promptly(app: App, dsn: str, tmp_path: Path
 
     assert time.monotonic() - began < 5
     assert (process.returncode, err) == (0, "")
-    assert json.loads(out) == {"completed": 1, "failed": 0, "lost": 0}
+    assert json.loads(out) == {"completed": 1, "failed": 0, "lost": 0, "released": 0}
     assert is_gone(process.pid)
 
 
@@ -565,7 +813,7 @@ def test_sigterm_lets_a_worker_finish_the_job_under_way(app: App, dsn: str, tmp_
         out, err = process.communicate(timeout=60)
 
     assert (process.returncode, err) == (0, "")
-    assert json.loads(out) == {"completed": 1, "failed": 0, "lost": 0}
+    assert json.loads(out) == {"completed": 1, "failed": 0, "lost": 0, "released": 0}
     assert sorted(statuses(app)) == [("done",), ("pending",)]
     assert rows(app.pool, "select count(*) > 20 from memsvc.chunk_embeddings") == [(True,)]
     assert is_gone(process.pid)
@@ -589,7 +837,30 @@ def test_a_worker_killed_while_embedding_leaves_the_job_to_the_next(app: App, ds
         out, err = late.communicate(timeout=60)
 
     assert (late.returncode, err) == (0, "")
-    assert json.loads(out) == {"completed": 1, "failed": 0, "lost": 0}
+    assert json.loads(out) == {"completed": 1, "failed": 0, "lost": 0, "released": 0}
     assert rows(app.pool, "select outcome from memsvc.job_attempts order by started_at") == [("lost",), ("done",)]
     assert rows(app.pool, "select status, retry_remaining from memsvc.jobs") == [("done", 3)]
     assert rows(app.pool, "select count(*) > 20 from memsvc.chunk_embeddings") == [(True,)]
+
+
+@pytest.mark.slow
+def test_a_worker_outlives_its_database_and_goes_on_when_it_is_back(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path / "own")
+    url = embedded.start(settings)
+    try:
+        with App(settings) as starting, starting.pool.transaction(OWNER):
+            pass  # it is migrated
+        with started(url, tmp_path, "worker", "--json", embedder="hash:64") as process:
+            until(lambda: listeners(url) == 1)
+            embedded.stop(settings)
+            embedded.start(settings)
+            with App(Settings(data_dir=tmp_path, database_url=url), host="here") as app:
+                remembered(app, "kept")
+                until(lambda: statuses(app) == [("done",)], within=90)
+            process.send_signal(signal.SIGTERM)
+            out, _ = process.communicate(timeout=60)
+    finally:
+        embedded.stop(settings)
+
+    assert (process.returncode, json.loads(out)["completed"]) == (0, 1)
+    assert is_gone(process.pid)
