@@ -77,7 +77,7 @@ def fit(table: Table, raw: Mapping[str, Raw]) -> Fitted:
         Unfit: a value is NULL where it must not be, of a wrong type, or an instant that does not exist.
     """
     values: dict[str, object] = dict(table.absent)
-    given = {table.present_name(name, raw): value for name, value in raw.items()}
+    given = {table.present_name(name, raw): raw[name] for name in raw} if table.renamed.keys() & raw else dict(raw)
     for column in table.columns:
         if column.name in given:
             values[column.name] = _value(column, given.pop(column.name))
