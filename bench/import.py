@@ -114,7 +114,7 @@ def main() -> None:
             export = _export(Path(folder, f"{number}"), number, rows)
             _import_rounds(app, export, measured, f"round-{number}")
             _embedding(app, _export(Path(folder, f"embed-{number}"), 1000 + number, embedded_rows), measured)
-        _killed(app, _export(Path(folder, "kill"), 9999, max(8, embedded_rows)), measured)
+        _killed(app, _export(Path(folder, "kill"), 9999, 8), measured)
     _report(measured, rows, as_json=options.json)
 
 
@@ -238,12 +238,14 @@ def _killed(app: App, export: Path, measured: Measured) -> None:
     _empty_ledger(app)
     run_import(app, ImportRequest("codex", export, source=export.name))
     environment = {**os.environ, "MEMSVC_DATABASE_URL": app.database_url, "MEMSVC_EMBEDDER": app.settings.embedder}
-    command = [sys.executable, "-m", "memsvc.faces.cli", "worker", "--once"]
+    command = [sys.executable, "-c", "from memsvc.faces.cli import main; main()", "worker", "--once"]
     with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         until = time.monotonic() + WAIT
-        while _jobs(app, "done") < 2 and process.poll() is None and time.monotonic() < until:
+        while _jobs(app, "done") < 1 and process.poll() is None and time.monotonic() < until:
             time.sleep(0.02)
         process.send_signal(signal.SIGKILL)
+    if not _jobs(app, "done"):
+        sys.exit(f"the worker that was to be killed had done nothing within {WAIT} seconds")
     measured.add("lost", _jobs(app, "running"))
     measured.add("left", _jobs(app, "pending"))
 

@@ -79,7 +79,7 @@ def fit(table: Table, raw: Mapping[str, Raw]) -> Fitted:
             long.
     """
     values: dict[str, object] = dict(table.absent)
-    given = {table.present_name(name, raw): value for name, value in raw.items()}
+    given = {table.present_name(name, raw): raw[name] for name in raw} if table.renamed.keys() & raw else dict(raw)
     for name in table.key:
         part = given.get(name)
         if isinstance(part, bytes) and len(part) > LONGEST_KEY:

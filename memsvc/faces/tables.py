@@ -240,7 +240,7 @@ def print_models(out: Console, result: ModelsResult) -> None:
 
 
 def _models_table(models: Iterable[Model]) -> Table:
-    listed = table("model", "dimension", "memories", "")
+    listed = new_table("model", "dimension", "memories", "")
     for model in models:
         covered = f"{model.embedded} of {model.total}"
         cells = (model.name, str(model.dimension or ""), covered, "in use" if model.current else "")

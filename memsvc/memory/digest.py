@@ -13,16 +13,11 @@ def row_sha256(values: Mapping[str, object]) -> bytes:
 
     Each value goes in with its type and length, so that no two rows can run together into one.
     """
-    digest = hashlib.sha256()
+    parts: list[bytes] = []
     for name in sorted(values):
-        _add(digest, name.encode())
-        _add(digest, _bytes(values[name]))
-    return digest.digest()
-
-
-def _add(digest: hashlib._Hash, part: bytes) -> None:
-    digest.update(len(part).to_bytes(8, "big"))
-    digest.update(part)
+        for part in (name.encode(), _bytes(values[name])):
+            parts += [len(part).to_bytes(8, "big"), part]
+    return hashlib.sha256(b"".join(parts)).digest()
 
 
 def _bytes(value: object) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from uuid import UUID
 
 from memsvc.db import queries
@@ -33,7 +32,7 @@ def upsert(conn: Conn, source_id: UUID, rows: Sequence[JobRow], *, from_newest: 
     outcomes: list[Outcome] = []
     written: list[tuple[JobRow, Kept, bytes]] = []
     for row in rows:
-        given = JobVersion(row.started_at, row.finished_at, row.input_watermark, row_sha256(asdict(row)))
+        given = JobVersion(row.started_at, row.finished_at, row.input_watermark, row_sha256(vars(row)))
         outcome = compare_jobs(stored.get((row.store, row.kind, row.job_key)), given, from_newest=from_newest)
         outcomes.append(outcome)
         if outcome in ("inserted", "updated"):
@@ -52,7 +51,7 @@ def _key(row: JobRow) -> str:
 def _write(conn: Conn, source_id: UUID, written: Sequence[tuple[JobRow, Kept, bytes]], exact: bool) -> None:
     rows = [
         {
-            **asdict(row),
+            **vars(row),
             "last_error": None if row.last_error is None else error.text,
             "extra": extra(row.extra),
             "row_sha256": digest,

@@ -13,8 +13,8 @@ join memsvc.jobs j
 insert into memsvc.jobs (
     tenant_id, source_id, store, kind, job_key, status, worker_id, ownership_token, started_at, finished_at,
     lease_until, retry_at, retry_remaining, last_error, input_watermark, last_success_watermark, extra, row_sha256)
-select memsvc.current_tenant(), %(source_id)s, given.store, given.kind, given.job_key, given.status, given.worker_id,
-    given.ownership_token, given.started_at, given.finished_at, given.lease_until, given.retry_at,
+select (select memsvc.current_tenant()), %(source_id)s, given.store, given.kind, given.job_key, given.status,
+    given.worker_id, given.ownership_token, given.started_at, given.finished_at, given.lease_until, given.retry_at,
     given.retry_remaining, given.last_error, given.input_watermark, given.last_success_watermark, given.extra,
     given.row_sha256
 from json_to_recordset(%(rows)s::json) as given (

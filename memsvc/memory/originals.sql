@@ -11,7 +11,7 @@ where o.source_id = %(source_id)s
 -- name: keep
 insert into memsvc.stage1_originals (
     tenant_id, source_id, store, table_name, row_key, column_name, original)
-select memsvc.current_tenant(), %(source_id)s, given.store, given.table_name, given.row_key, given.column_name,
+select (select memsvc.current_tenant()), %(source_id)s, given.store, given.table_name, given.row_key, given.column_name,
     given.original
 from json_to_recordset(%(rows)s::json) as given (
     store text, table_name text, row_key text, column_name text, original bytea)

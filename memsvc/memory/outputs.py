@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from uuid import UUID
 
 from psycopg.rows import class_row
@@ -71,7 +71,7 @@ def upsert(
     older: list[OutputRow] = []
     results: list[Imported] = []
     for row in rows:
-        digest = row_sha256(asdict(row))
+        digest = row_sha256(vars(row))
         given = OutputVersion(row.source_updated_at, row.generated_at, _content_sha256(row), digest)
         before = stored.get((row.store, row.thread_id))
         outcome = compare_outputs(before, given, from_newest=from_newest)
@@ -133,7 +133,7 @@ def _write(
 
 def _columns(row: OutputRow, texts: Mapping[str, Kept], digest: bytes, scope_id: UUID) -> dict[str, object]:
     return {
-        **asdict(row),
+        **vars(row),
         **{column: kept.text for column, kept in texts.items()},
         "scope_id": scope_id,
         "extra": extra(row.extra),

@@ -14,10 +14,10 @@ insert into memsvc.stage1_outputs (
     tenant_id, source_id, store, thread_id, scope_id, source_updated_at, raw_memory, rollout_summary, rollout_slug,
     generated_at, usage_count, last_usage, selected_for_phase2, selected_for_phase2_source_updated_at, extra,
     raw_memory_sha256, rollout_summary_sha256, row_sha256)
-select memsvc.current_tenant(), %(source_id)s, given.store, given.thread_id, given.scope_id, given.source_updated_at,
-    given.raw_memory, given.rollout_summary, given.rollout_slug, given.generated_at, given.usage_count,
-    given.last_usage, given.selected_for_phase2, given.selected_for_phase2_source_updated_at, given.extra,
-    given.raw_memory_sha256, given.rollout_summary_sha256, given.row_sha256
+select (select memsvc.current_tenant()), %(source_id)s, given.store, given.thread_id, given.scope_id,
+    given.source_updated_at, given.raw_memory, given.rollout_summary, given.rollout_slug, given.generated_at,
+    given.usage_count, given.last_usage, given.selected_for_phase2, given.selected_for_phase2_source_updated_at,
+    given.extra, given.raw_memory_sha256, given.rollout_summary_sha256, given.row_sha256
 from json_to_recordset(%(rows)s::json) as given (
     store text, thread_id text, scope_id uuid, source_updated_at timestamptz, raw_memory text, rollout_summary text,
     rollout_slug text, generated_at timestamptz, usage_count bigint, last_usage timestamptz,

@@ -46,7 +46,7 @@ limit %(limit)s;
 insert into memsvc.import_rejects (
     tenant_id, source_id, store, table_name, row_key, row_sha256, reason, row_values)
 select distinct on (given.store, given.table_name, given.row_key, given.row_sha256)
-    memsvc.current_tenant(), %(source_id)s, given.store, given.table_name, given.row_key, given.row_sha256,
+    (select memsvc.current_tenant()), %(source_id)s, given.store, given.table_name, given.row_key, given.row_sha256,
     given.reason, given.row_values
 from json_to_recordset(%(rows)s::json) as given (
     store text, table_name text, row_key text, row_sha256 bytea, reason text, row_values jsonb)
@@ -57,7 +57,7 @@ where not %(exact)s;
 
 -- name: progress
 insert into memsvc.consolidation_progress (tenant_id, source_id, store, max_thread_count)
-select memsvc.current_tenant(), %(source_id)s, given.store, given.max_thread_count
+select (select memsvc.current_tenant()), %(source_id)s, given.store, given.max_thread_count
 from json_to_recordset(%(rows)s::json) as given (store text, max_thread_count bigint)
 on conflict on constraint consolidation_progress_pkey do update set
     max_thread_count = greatest(consolidation_progress.max_thread_count, excluded.max_thread_count);

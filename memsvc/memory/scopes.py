@@ -155,6 +155,8 @@ def _name_after_origin(conn: Conn, project: Scope, identity: ProjectIdentity, na
     old = [written for alias in folders for written in (alias.value, f"{alias.host}:{alias.value}")]
     if conn.execute(SQL["rename"], {"scope_id": project.id, "name": name, "old": old}).fetchone():
         add_aliases(conn, project, [Alias("explicit", "", project.name)])
+    rows = recordset({"kind": alias.kind, "host": alias.host, "value": alias.value} for alias in folders)
+    conn.execute(SQL["take_folders"], {"scope_id": project.id, "aliases": rows})
 
 
 def _added(conn: Conn, name: str) -> Scope:

@@ -85,6 +85,32 @@ where s.id = %(scope_id)s
       and a.kind = 'git_origin')
 returning s.id;
 
+-- name: take_folders
+-- Folders of this repository that were seen before its origin was known, from projects named after them; where something
+-- was remembered in such a project, the folder stays with it.
+update memsvc.scope_aliases a set
+    scope_id = %(scope_id)s
+from json_to_recordset(%(aliases)s::json) as given (kind text, host text, value text), memsvc.scopes s
+where a.kind = given.kind
+  and a.kind <> 'git_origin'
+  and a.host = given.host
+  and a.value = given.value
+  and s.tenant_id = a.tenant_id
+  and s.id = a.scope_id
+  and s.id <> %(scope_id)s
+  and s.name in (a.value, a.host || ':' || a.value)
+  and not exists (
+    select from memsvc.scope_aliases other
+    where other.tenant_id = s.tenant_id
+      and other.scope_id = s.id
+      and other.kind = 'git_origin')
+  and not exists (
+    select from memsvc.memories m
+    where m.tenant_id = s.tenant_id
+      and m.scope_id = s.id
+      and m.rule_set is null
+      and m.retired_at is null);
+
 -- name: add_aliases
 -- An alias that names another project already stays where it is; who may not name projects leaves the names alone.
 insert into memsvc.scope_aliases (tenant_id, kind, host, value, scope_id)

@@ -39,7 +39,7 @@ where m.id = given.id;
 insert into memsvc.memories (
     tenant_id, id, scope_id, kind, status, origin, text, context, text_sha256, author_id, source_id, store, thread_id,
     path, rule_set, occurrence, life, session, ordinal, said_at)
-select memsvc.current_tenant(), given.id, given.scope_id, given.kind, given.status, 'imported', given.text,
+select (select memsvc.current_tenant()), given.id, given.scope_id, given.kind, given.status, 'imported', given.text,
     given.context, given.text_sha256, %(principal_id)s, %(source_id)s, given.store, given.thread_id, given.path,
     given.rule_set, given.occurrence, given.life, given.session, given.ordinal,
     coalesce(o.source_updated_at, s.exported_at, now())
@@ -55,7 +55,7 @@ left join memsvc.stage1_outputs o
 -- name: place
 -- The place follows the line; a row whose place is the same is left alone.
 insert into memsvc.evidence (tenant_id, memory_id, id, scope_id, kind, locator, sha256, quote, added_by)
-select memsvc.current_tenant(), given.memory_id, given.id, given.scope_id, given.kind, given.locator,
+select (select memsvc.current_tenant()), given.memory_id, given.id, given.scope_id, given.kind, given.locator,
     given.sha256, given.quote, %(principal_id)s
 from json_to_recordset(%(rows)s::json) as given (
     memory_id uuid, id uuid, scope_id uuid, kind text, locator jsonb, sha256 bytea, quote text)

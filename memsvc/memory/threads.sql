@@ -18,7 +18,7 @@ insert into memsvc.threads (
     git_origin_url, cli_version, first_user_message, agent_nickname, agent_role, memory_mode, model, reasoning_effort,
     agent_path, created_at_ms, updated_at_ms, thread_source, preview, recency_at, recency_at_ms, history_mode, name,
     is_pinned, thread_section_id, section_position, section_entered_at_ms, project_id, extra, row_sha256)
-select memsvc.current_tenant(), %(source_id)s, given.id, given.scope_id, given.found_in, given.rollout_path,
+select (select memsvc.current_tenant()), %(source_id)s, given.id, given.scope_id, given.found_in, given.rollout_path,
     given.created_at, given.updated_at, given.source, given.model_provider, given.cwd, given.title,
     given.sandbox_policy, given.approval_mode, given.tokens_used, given.has_user_event, given.archived,
     given.archived_at, given.git_sha, given.git_branch, given.git_origin_url, given.cli_version,

@@ -197,6 +197,9 @@ create policy readable on memsvc.scope_aliases for select
         and ((select memsvc.permits_tenant('read')) or scope_id in (select memsvc.permitted_scopes('read'))));
 create policy admin_adds on memsvc.scope_aliases for insert
     with check (tenant_id = (select memsvc.current_tenant()) and (select memsvc.permits_tenant('admin')));
+create policy admin_moves on memsvc.scope_aliases for update
+    using (tenant_id = (select memsvc.current_tenant()) and (select memsvc.permits_tenant('admin')))
+    with check (tenant_id = (select memsvc.current_tenant()) and (select memsvc.permits_tenant('admin')));
 create policy own_or_admin on memsvc.grants for select
     using (tenant_id = (select memsvc.current_tenant())
         and (principal_id = (select memsvc.current_principal()) or (select memsvc.permits_tenant('admin'))));
@@ -205,6 +208,7 @@ grant select (id, name, created_at) on memsvc.tenants to memsvc_service;
 grant select on memsvc.principals, memsvc.grants to memsvc_service;
 grant select, insert on memsvc.scopes, memsvc.scope_aliases to memsvc_service;
 grant update (name) on memsvc.scopes to memsvc_service;
+grant update (scope_id) on memsvc.scope_aliases to memsvc_service;
 grant execute on function memsvc.caller(), memsvc.current_tenant(), memsvc.current_principal(),
     memsvc.permitted_scopes(memsvc.rights), memsvc.permits_tenant(memsvc.rights) to memsvc_service;
 

@@ -10,6 +10,7 @@ import pytest
 
 from memsvc.db.pool import Pool
 from memsvc.memory import scopes
+from memsvc.memory.remembered import NewMemory, remember
 from memsvc.model.principal import OWNER
 from memsvc.model.scope import Alias, ProjectIdentity
 from memsvc.pipeline.ingest import ingest
@@ -105,6 +106,29 @@ def test_two_repositories_that_lay_in_one_folder_come_apart(pool: Pool, another:
 
     assert known(pool) == known(another)
     assert names(pool) == ["example.invalid/clay/kiln", "example.invalid/fruit/orchard"]
+
+
+def test_several_folders_of_one_repository_come_together(pool: Pool, another: Pool, tmp_path: Path) -> None:
+    whole = home(tmp_path, ("t", "/src/orchard", ORCHARD), ("u", "/src/orchard-2", ORCHARD))
+    imported(pool, whole / "memories_1.sqlite", whole)
+    imported(another, whole)
+
+    assert known(pool) == known(another)
+
+
+def test_a_folder_in_which_something_was_remembered_stays(pool: Pool, tmp_path: Path) -> None:
+    whole = home(tmp_path, ("t", "/src/orchard", ORCHARD), ("u", "/src/orchard-2", ORCHARD))
+    imported(pool, whole / "memories_1.sqlite")
+    with pool.transaction(OWNER) as conn:
+        own = scopes.named(conn, "project", "/src/orchard-2")
+        assert own is not None
+        said = "the second tree is for grafting"
+        remember(conn, NewMemory(own.id, said, kind="note", status="inference", origin="human"))
+
+    imported(pool, whole)
+
+    with pool.transaction(OWNER) as conn:
+        assert where.named(conn, "project:/src/orchard-2", host="here") == own
 
 
 def test_a_project_that_a_person_named_keeps_its_name(pool: Pool, tmp_path: Path) -> None:
