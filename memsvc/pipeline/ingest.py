@@ -148,6 +148,7 @@ def _start(
 
 
 def _finish(conn: Conn, work: Ingest) -> None:
+    sources.lock(conn, work.source)  # before its row, as each batch takes them
     if work.report.redacted:
         work.report.warnings.append(f"secrets cut out: {work.report.redacted}")
     if not work.exact:
@@ -245,7 +246,6 @@ def _write_files(conn: Conn, work: Ingest, rows: Sequence[FileRow]) -> None:
 
 def _derive_handbooks(conn: Conn, work: Ingest) -> None:
     """Last of all, for they name sessions and summaries that have to be there."""
-    sources.lock(conn, work.source)
 
     def scope_of(cwd: str | None) -> UUID:
         return _project(conn, work, identity(host=work.host, cwd=cwd))

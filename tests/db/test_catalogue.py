@@ -91,14 +91,14 @@ def test_the_service_role_owns_nothing_and_bypasses_nothing(conn: Conn) -> None:
 def test_every_definer_function_has_a_fixed_search_path_that_ends_in_pg_temp(conn: Conn) -> None:
     rows = conn.execute(
         """
-        select p.proname, coalesce(array_to_string(p.proconfig, ';'), '')
+        select p.proname, coalesce((select c from unnest(p.proconfig) c where c like 'search_path=%'), '')
         from pg_proc p
         where p.pronamespace = 'memsvc'::regnamespace and p.prosecdef
         """
     ).fetchall()
 
     assert rows
-    assert [name for name, config in rows if "search_path=" not in config or not config.endswith("pg_temp")] == []
+    assert [name for name, config in rows if not config.endswith("pg_temp")] == []
 
 
 def test_nobody_outside_may_run_our_functions(conn: Conn) -> None:

@@ -144,7 +144,7 @@ def test_off_a_terminal_progress_has_no_control_characters(run: Run, home: Path)
     for done in (imported, worked):
         assert done.returncode == 0
         assert not set(done.stdout + done.stderr) & {"\x1b", "\r", "\x08"}
-    assert worked.stdout == "13 done, 0 failed, 0 lost\n"
+    assert worked.stdout == "13 done, 0 failed, 0 lost, 0 given back\n"
     assert run("worker", "--once", "--json").stderr == ""
 
 
@@ -163,7 +163,7 @@ def test_on_a_terminal_a_bar_tells_how_fast_it_goes(run: Run, home: Path, dsn: s
     os.close(ours)
     out, _ = worker.communicate()
 
-    assert out == b"13 done, 0 failed, 0 lost\n"
+    assert out == b"13 done, 0 failed, 0 lost, 0 given back\n"
     assert re.search(rb"embedding memories.* \d+ of \d+, [\d.]+ a second, 0:00:\d\d left", seen)
 
 
@@ -403,6 +403,6 @@ def test_doctor_names_the_command_that_mends(run: Run, home: Path) -> None:
 
 
 def test_migrate_says_what_it_would_do(run: Run, tmp_path: Path) -> None:
-    assert document(run("migrate", "--dry-run", "--json")) == {"applied": [], "dry_run": True}
+    assert document(run("migrate", "--dry-run", "--json")) == {"applied": [], "indexed": [], "dry_run": True}
     written = document(run("migrate", "--emit", str(tmp_path / "out"), "--json"))["written"]
     assert sorted(Path(path).name for path in written) == sorted(path.name for path in (tmp_path / "out").iterdir())

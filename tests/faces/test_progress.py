@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memsvc.faces.progress import LINE_EVERY, LOOKS_BACK, Pace, clock, lines, shown
+from memsvc.faces.progress import LINE_EVERY, Pace, clock, lines, shown
 
 
 def paced(total: int | None, *seen: tuple[float, int], started_at: float = 100.0) -> Pace:
@@ -59,7 +59,7 @@ def test_the_rate_is_one_that_was_seen_and_time_left_is_what_it_gives(
     rate, left = pace.rate(), pace.left()
     rates = [more / seconds for seconds, more in steps]
     assert rate is None or min(rates) * 0.999 <= rate <= max(rates) * 1.001
-    assert rate is not None or all(more == 0 for seconds, more in steps if seconds >= LOOKS_BACK)
+    assert rate is not None or steps[-1][1] == 0
     assert left is None or (rate is not None and left * rate == pytest.approx(max(0, total - done)))
 
 

@@ -141,6 +141,7 @@ def test_two_first_imports_at_once_are_one_source(environment: dict[str, str], d
     ]
     reports = [json.loads(process.communicate(timeout=120)[0]) for process in both]
 
+    assert [report.get("error") for report in reports] == [None, None]
     assert {report["source"] for report in reports} == {"codex"}
     assert sum(report["outputs"]["inserted"] for report in reports) == 300
     pool = Pool(dsn)
