@@ -90,12 +90,17 @@ order by greatest(v.own, v.around) desc, m.id
 limit 10
 """
 EXACT: LiteralString = """
-select e.memory_id
-from memsvc.chunk_embeddings e
-where e.tenant_id = memsvc.current_tenant() and e.scope_id = any (%(scopes)s::uuid[]) and e.model = %(model)s
-group by e.memory_id
-order by min(e.embedding <=> %(vector)s::halfvec), e.memory_id
-limit 10
+select m.id, m.text, m.context, m.kind, m.status, m.recorded_at
+from (
+    select e.memory_id, min(e.embedding <=> %(vector)s::halfvec) as distance
+    from memsvc.chunk_embeddings e
+    where e.tenant_id = memsvc.current_tenant() and e.scope_id = any (%(scopes)s::uuid[]) and e.model = %(model)s
+    group by e.memory_id
+    order by min(e.embedding <=> %(vector)s::halfvec), e.memory_id
+    limit 10
+) near
+join memsvc.memories m on m.tenant_id = memsvc.current_tenant() and m.id = near.memory_id
+order by near.distance, m.id
 """
 FUSED: LiteralString = """
 select m.id, m.text, m.context, m.kind, m.status, m.recorded_at
