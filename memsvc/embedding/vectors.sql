@@ -262,7 +262,7 @@ where %(most)s <= (
 -- name: models
 select m.name, m.dimension, c.embedded, c.total
 from memsvc.embedding_models m
-cross join lateral memsvc.coverage(m.name, %(scopes)s::uuid[]) c
+cross join lateral memsvc.coverage(m.name, %(scopes)s::uuid[], false) c
 order by m.name;
 
 -- name: count_vectors
