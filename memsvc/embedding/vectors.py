@@ -13,10 +13,14 @@ from psycopg.rows import class_row
 
 from memsvc.db import queries
 from memsvc.db.pool import Conn
+from memsvc.db.recordset import recordsets
 from memsvc.embedding.embedder import Embedder, Vector
 from memsvc.errors import Conflict
 
 SQL = queries.load(__file__)
+
+# Few enough that a statement stays small, whatever the model's dimension.
+VECTORS_AT_ONCE = 200
 
 
 @dataclass(frozen=True)
@@ -143,41 +147,51 @@ def write(conn: Conn, model: str, chunks: Sequence[EmbeddedChunk]) -> None:
     """
     members = sorted({member for chunk in chunks for member in chunk.members})
     standing = {row[0] for row in conn.execute(SQL["standing"], {"ids": members})} if members else set()
-    rows = [
-        {
-            "model": model,
-            "memory_id": c.memory_id,
-            "scope_id": c.scope_id,
-            "view": c.view,
-            "starts_at": c.starts_at,
-            "ends_at": c.ends_at,
-            "text_sha256": c.text_sha256,
-            "vector": HalfVector(c.vector).to_text(),
-            "dimension": len(c.vector),
-        }
-        for c in chunks
-        if standing.issuperset(c.members)
-    ]
-    windows = [row for row in rows if row["view"] == "window"]
-    with conn.cursor() as cursor:
-        cursor.executemany(SQL["drop_window_vectors"], windows)
-        cursor.executemany(SQL["drop_window"], windows)
-        cursor.executemany(SQL["add_chunk"], rows)
-        cursor.executemany(SQL["add_vector"], rows)
+    kept = [chunk for chunk in chunks if standing.issuperset(chunk.members)]
+    windows = [_place(chunk) for chunk in kept if chunk.view == "window"]
+    for some in recordsets(windows):
+        values = {"model": model, "windows": some}
+        conn.execute(SQL["drop_window_vectors"], values)
+        conn.execute(SQL["drop_windows"], values)
+    for some in recordsets(map(_with_vector, kept), at_once=VECTORS_AT_ONCE):
+        conn.execute(SQL["add"], {"model": model, "rows": some})
+
+
+def _place(chunk: EmbeddedChunk) -> dict[str, object]:
+    return {
+        "scope_id": chunk.scope_id,
+        "memory_id": chunk.memory_id,
+        "view": chunk.view,
+        "starts_at": chunk.starts_at,
+        "ends_at": chunk.ends_at,
+        "text_sha256": chunk.text_sha256,
+    }
+
+
+def _with_vector(chunk: EmbeddedChunk) -> dict[str, object]:
+    return {**_place(chunk), "dimension": len(chunk.vector), "embedding": HalfVector(chunk.vector).to_text()}
 
 
 def windows_of_output(conn: Conn, model: str, source_id: UUID, store: str, document: str) -> list[Window]:
     """The current memories of one session output, each between its neighbours."""
-    values = {"model": model, "source_id": source_id, "session": f"{store}/{document}", "memory_id": None}
-    return _windows(conn, values)
+    return _windows(conn, model, source_id=source_id, store=store, document=document)
 
 
 def windows_at_memory(conn: Conn, model: str, memory_id: UUID) -> list[Window]:
     """A memory of a conversation and its neighbours, each between its own neighbours."""
-    return _windows(conn, {"model": model, "source_id": None, "session": None, "memory_id": memory_id})
+    return _windows(conn, model, memory_id=memory_id)
 
 
-def _windows(conn: Conn, values: dict[str, object]) -> list[Window]:
+def _windows(
+    conn: Conn,
+    model: str,
+    *,
+    source_id: UUID | None = None,
+    store: str | None = None,
+    document: str | None = None,
+    memory_id: UUID | None = None,
+) -> list[Window]:
+    values = {"model": model, "source_id": source_id, "store": store, "document": document, "memory_id": memory_id}
     found = conn.execute(SQL["windows"], values).fetchall()
     return [_window(*row) for row in found]
 

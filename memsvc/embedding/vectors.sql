@@ -51,16 +51,23 @@ where m.id = %(memory_id)s
       and e.memory_id = m.id
       and e.view = 'own');
 
--- name: add_chunk
-insert into memsvc.chunks (tenant_id, scope_id, memory_id, view, starts_at, ends_at, text_sha256)
-values (memsvc.current_tenant(), %(scope_id)s, %(memory_id)s, %(view)s, %(starts_at)s, %(ends_at)s, %(text_sha256)s)
-on conflict on constraint chunks_pkey do nothing;
-
--- name: add_vector
+-- name: add
+with given as materialized (
+    select *
+    from json_to_recordset(%(rows)s::json) as g (
+        scope_id uuid, memory_id uuid, view text, starts_at integer, ends_at integer, text_sha256 bytea,
+        dimension integer, embedding extensions.halfvec)
+),
+added as (
+    insert into memsvc.chunks (tenant_id, scope_id, memory_id, view, starts_at, ends_at, text_sha256)
+    select memsvc.current_tenant(), g.scope_id, g.memory_id, g.view, g.starts_at, g.ends_at, g.text_sha256
+    from given g
+    on conflict on constraint chunks_pkey do nothing
+)
 insert into memsvc.chunk_embeddings (
     tenant_id, scope_id, model, memory_id, view, starts_at, ends_at, dimension, embedding)
-values (memsvc.current_tenant(), %(scope_id)s, %(model)s, %(memory_id)s, %(view)s, %(starts_at)s, %(ends_at)s,
-    %(dimension)s, %(vector)s)
+select memsvc.current_tenant(), g.scope_id, %(model)s, g.memory_id, g.view, g.starts_at, g.ends_at, g.dimension, g.embedding
+from given g
 on conflict on constraint chunk_embeddings_pkey do nothing;
 
 -- name: windows
@@ -70,8 +77,9 @@ with target as (
     select m.tenant_id, m.id
     from memsvc.memories m
     where m.source_id = %(source_id)s::uuid
-      and m.session = %(session)s::text
-      and m.rule_set is not null
+      and m.store = %(store)s::text
+      and m.document = %(document)s::text
+      and m.session is not null
       and m.retired_at is null
     union
     select n.tenant_id, n.id
@@ -129,25 +137,27 @@ for share skip locked;
 -- name: drop_window_vectors
 -- Of this model, and of others where the new window takes the place of the one they were made from.
 delete from memsvc.chunk_embeddings e
-using memsvc.chunks c
-where c.scope_id = %(scope_id)s
-  and c.memory_id = %(memory_id)s
-  and c.view = 'window'
-  and c.text_sha256 <> %(text_sha256)s
-  and e.tenant_id = c.tenant_id
+using json_to_recordset(%(windows)s::json) as g (scope_id uuid, memory_id uuid, ends_at integer, text_sha256 bytea)
+join memsvc.chunks c
+    on c.scope_id = g.scope_id
+    and c.memory_id = g.memory_id
+    and c.view = 'window'
+    and c.text_sha256 <> g.text_sha256
+where e.tenant_id = c.tenant_id
   and e.scope_id = c.scope_id
   and e.memory_id = c.memory_id
   and e.view = c.view
   and e.starts_at = c.starts_at
   and e.ends_at = c.ends_at
-  and (e.model = %(model)s or e.ends_at = %(ends_at)s);
+  and (e.model = %(model)s or e.ends_at = g.ends_at);
 
--- name: drop_window
+-- name: drop_windows
 delete from memsvc.chunks c
-where c.scope_id = %(scope_id)s
-  and c.memory_id = %(memory_id)s
+using json_to_recordset(%(windows)s::json) as g (scope_id uuid, memory_id uuid, ends_at integer, text_sha256 bytea)
+where c.scope_id = g.scope_id
+  and c.memory_id = g.memory_id
   and c.view = 'window'
-  and c.text_sha256 <> %(text_sha256)s
+  and c.text_sha256 <> g.text_sha256
   and not exists (
     select from memsvc.chunk_embeddings e
     where e.tenant_id = c.tenant_id
@@ -252,7 +262,7 @@ where %(most)s <= (
 -- name: models
 select m.name, m.dimension, c.embedded, c.total
 from memsvc.embedding_models m
-cross join lateral memsvc.coverage(m.name, %(scopes)s::uuid[]) c
+cross join lateral memsvc.coverage(m.name, %(scopes)s::uuid[], false) c
 order by m.name;
 
 -- name: count_vectors

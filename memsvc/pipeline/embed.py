@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Literal
 from uuid import UUID
 
@@ -16,10 +17,11 @@ from memsvc.ledger import jobs
 from memsvc.model.job import EMBED, JobKey, Lease, embed_with
 from memsvc.model.principal import Actor
 from memsvc.pipeline import passages
+from memsvc.pipeline.attempt import LEASE_FOR
 
 # A session output beyond this many chunks is found by its words; what is cut is far from what anybody asks for.
 MAX_CHUNKS = 2000
-# Texts that are given to the model at once, between two words on how far it is.
+# Texts that are embedded and written at once, but for a memory that has more: what is lost when a worker dies.
 TEXTS_AT_ONCE = 64
 # Jobs that are enqueued at once for a model that is new here: few enough for a short transaction.
 REFILL = 500
@@ -69,28 +71,52 @@ def refill(pool: Pool, actor: Actor, embedder: Embedder) -> int:
 
 
 def handle(
-    pool: Pool, actor: Actor, embedder: Embedder, lease: Lease, *, progress: Callable[[int], None] = lambda _: None
+    pool: Pool,
+    actor: Actor,
+    embedder: Embedder,
+    lease: Lease,
+    *,
+    lease_for: timedelta = LEASE_FOR,
+    progress: Callable[[int], None] = lambda _: None,
 ) -> Callable[[Conn], None]:
     """
-    Embed what the lease's job names, with no transaction open; the result writes the vectors.
+    Embed what the lease's job names, 64 texts at a time, with no transaction open; the result writes the last of them.
 
+    The others are written on the way, each part while the lease still holds, so that a job cut short loses one part.
     What has vectors of the model already is left alone, and so is a window that says what it said: a job that is run
-    twice does its work once. `progress` is told now and then how many more memories have been embedded.
+    again does only what is left. `progress` is told now and then how many more memories have been embedded.
+
+    Raises:
+        LeaseLost: somebody else owns the job now; what was written before that stays.
     """
     embedder.dimension  # noqa: B018 - may have to be asked of the model: not while a transaction is open
     with pool.transaction(actor) as conn:
         vectors.register(conn, embedder)
         memories, around, limit = _given(conn, embedder.model, lease)
-    given = _passages(embedder, memories, around[:MAX_CHUNKS], limit)
-    chunks: list[EmbeddedChunk] = []
-    begun: set[UUID] = set()
-    for start in range(0, len(given), TEXTS_AT_ONCE):
-        some = given[start : start + TEXTS_AT_ONCE]
-        chunks += embedded(embedder, some)
-        ids = {passage.memory_id for passage in some if passage.view == "own"}
-        progress(len(ids - begun))
-        begun |= ids
+    *parts, last = _parts(_passages(embedder, memories, around[:MAX_CHUNKS], limit)) or [[]]
+    for part in parts:
+        chunks = _embedded_part(embedder, part, progress)
+        with pool.transaction(actor) as conn:
+            jobs.heartbeat(conn, lease, lease_for=lease_for)
+            vectors.write(conn, embedder.model, chunks)
+    chunks = _embedded_part(embedder, last, progress)
     return lambda conn: vectors.write(conn, embedder.model, chunks)
+
+
+def _parts(groups: Iterable[list[Passage]]) -> list[list[Passage]]:
+    """What is embedded and written at once: whole groups, about as long as each other, so that little is padding."""
+    parts: list[list[Passage]] = []
+    for group in sorted(groups, key=lambda group: max(len(passage.text) for passage in group)):
+        if not parts or len(parts[-1]) + len(group) > TEXTS_AT_ONCE:
+            parts.append([])
+        parts[-1] += group
+    return parts
+
+
+def _embedded_part(embedder: Embedder, part: Sequence[Passage], progress: Callable[[int], None]) -> list[EmbeddedChunk]:
+    chunks = embedded(embedder, part)
+    progress(len({passage.memory_id for passage in part if passage.view == "own"}))
+    return chunks
 
 
 def _given(conn: Conn, model: str, lease: Lease) -> tuple[list[Unembedded], list[Window], int]:
@@ -108,18 +134,20 @@ def _given(conn: Conn, model: str, lease: Lease) -> tuple[list[Unembedded], list
 
 def _passages(
     embedder: Embedder, memories: Sequence[Unembedded], around: Sequence[Window], limit: int
-) -> list[Passage]:
-    """What is to be embedded, the window of a memory right after its own chunks, of which there are at most `limit`."""
-    windows = {found.id: found for found in around}
-    given: list[Passage] = []
+) -> Iterator[list[Passage]]:
+    """
+    What is to be embedded, in groups that are written together: a memory's own chunks, of which there are at most
+    `limit` in all, since one that has some counts as embedded; and each window.
+    """
     for memory in memories:
         own = own_passages(embedder, memory, limit=max(0, limit))
         limit -= len(own)
-        given += own
-        given += window_passages(embedder, windows.pop(memory.id, None))
-    for found in windows.values():
-        given += window_passages(embedder, found)
-    return given
+        if own:
+            yield own
+    for found in around:
+        window = window_passages(embedder, found)
+        if window:
+            yield window
 
 
 def own_passages(embedder: Embedder, memory: Unembedded, *, limit: int) -> list[Passage]:

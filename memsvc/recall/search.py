@@ -89,7 +89,11 @@ class Hit:
 
 @dataclass(frozen=True)
 class Coverage:
-    """Of the current memories in the searched scopes: how many have vectors, how many there are."""
+    """
+    Of the current memories in the searched scopes: how many have vectors, how many there are.
+
+    Hidden ones count where the question asked for them.
+    """
 
     embedded: int
     total: int
@@ -118,6 +122,7 @@ def nearest(
         "scopes": list(scopes),
         "limit": limit,
         "wanted": Jsonb(_asked(wanted)),
+        "hidden": wanted.hidden,
     }
     with conn.cursor(row_factory=dict_row) as cursor:
         rows = cursor.execute(SQL["nearest"], values).fetchall()

@@ -4,7 +4,7 @@ select c.embedded, c.total, m.id, m.text, m.context, m.kind, m.status,
     case when sc.kind = 'global' then 'global' else sc.kind || ':' || sc.name end as scope,
     r.score, r.vector_score, r.text_score, r.vector_rank, r.text_rank, r.recency_rank,
     s.importer, s.label, m.thread_id, t.rollout_path, e.locator, p.name as author, m.recorded_at, o.source_updated_at
-from memsvc.coverage(%(model)s, %(scopes)s::uuid[]) c
+from memsvc.coverage(%(model)s, %(scopes)s::uuid[], %(hidden)s) c
 left join memsvc.recall(%(query)s, %(vector)s::halfvec, %(model)s, %(scopes)s::uuid[], %(limit)s, %(wanted)s::jsonb) r
     on true
 left join memsvc.memories m on m.id = r.memory_id
@@ -27,4 +27,4 @@ order by r.score desc, m.said_at desc, m.id;
 
 -- name: coverage
 select c.embedded, c.total
-from memsvc.coverage(%(model)s, %(scopes)s::uuid[]) c;
+from memsvc.coverage(%(model)s, %(scopes)s::uuid[], false) c;

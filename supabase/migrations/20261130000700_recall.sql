@@ -565,18 +565,33 @@ as $$
     limit match_count
 $$;
 
--- Of the current memories in these scopes, how many have vectors of the model?
-create function memsvc.coverage(model_name text, searched uuid[])
+-- Of the memories in these scopes that may be recalled, hidden ones only where they are asked for: how many have vectors of
+-- the model, how many are there? Every recall asks this. Joined whole, since a look-up for each memory takes several times
+-- as long; planned anew for the scopes at hand, which may be tiny or everything.
+create function memsvc.coverage(model_name text, searched uuid[], hidden boolean)
 returns table (embedded bigint, total bigint)
-language sql stable
+language sql stable rows 1
 set search_path = memsvc, extensions, public, pg_temp
+set work_mem = '64MB'
+set plan_cache_mode = force_custom_plan
+set jit = off
 as $$
-    select count(*) filter (where exists (
-            select 1 from memsvc.chunk_embeddings e
-            where e.tenant_id = m.tenant_id and e.scope_id = m.scope_id and e.model = model_name and e.memory_id = m.id)),
+    select (
+            select count(*)
+            from memsvc.recallable m
+            where m.scope_id = any (searched)
+              and (hidden or m.hidden_because is null)
+              and exists (
+                select 1 from memsvc.chunk_embeddings e
+                where e.tenant_id = m.tenant_id
+                  and e.scope_id = m.scope_id
+                  and e.scope_id = any (searched)
+                  and e.model = model_name
+                  and e.memory_id = m.id
+                  and e.view = 'own')),
         count(*)
     from memsvc.recallable m
-    where m.scope_id = any (searched) and m.hidden_because is null
+    where m.scope_id = any (searched) and (hidden or m.hidden_because is null)
 $$;
 
 grant select on memsvc.recallable to memsvc_service;

@@ -20,6 +20,7 @@ from memsvc.embedding.builtin import BuiltinEmbedder
 from memsvc.embedding.embedder import Embedder, Vector
 from memsvc.embedding.hashing import HashingEmbedder
 from memsvc.embedding.vectors import EmbeddedChunk, Unembedded
+from memsvc.errors import LeaseLost
 from memsvc.ledger import jobs
 from memsvc.memory import remembered
 from memsvc.memory.remembered import NewMemory
@@ -27,7 +28,7 @@ from memsvc.model.job import EMBED, JobKey
 from memsvc.model.principal import DEFAULT_TENANT, GLOBAL_SCOPE, LOCAL_SOURCE, OWNER
 from memsvc.pipeline import embed, worker
 from memsvc.pipeline.attempt import Work
-from memsvc.pipeline.embed import MAX_CHUNKS, memory_job, output_job, own_passages
+from memsvc.pipeline.embed import MAX_CHUNKS, TEXTS_AT_ONCE, memory_job, output_job, own_passages
 from memsvc.pipeline.ingest import ingest
 from memsvc.pipeline.worker import Done
 from tests.importers.codex_home import database, output
@@ -295,6 +296,67 @@ def test_what_is_retired_makes_room_for_what_is_new(pool: Pool) -> None:
     embed_due(pool, later)
 
     assert later.texts == ["a line that came later"]
+
+
+class Breaking(Listening):
+    """One that breaks off after so many calls."""
+
+    def __init__(self, calls: int) -> None:
+        super().__init__()
+        self.calls = calls
+
+    def embed_passages(self, texts: Sequence[str]) -> list[Vector]:
+        if not self.calls:
+            raise KeyboardInterrupt
+        self.calls -= 1
+        return super().embed_passages(texts)
+
+
+def test_a_job_that_is_cut_short_has_written_all_but_one_part_and_goes_on_from_there(pool: Pool) -> None:
+    lines = [f"line {number}" for number in range(3 * TEXTS_AT_ONCE)]
+    derive(pool, *lines)
+    first, second = Breaking(2), Listening()
+
+    with pytest.raises(KeyboardInterrupt):
+        embed_due(pool, first)
+
+    assert len(first.texts) == 2 * TEXTS_AT_ONCE
+    assert rows(pool, "select count(*) from memsvc.chunk_embeddings") == [(2 * TEXTS_AT_ONCE,)]
+    assert embed_due(pool, second) == Done(completed=1)
+    assert sorted(first.texts + second.texts) == sorted(lines)
+    assert rows(pool, "select count(*) from memsvc.chunk_embeddings") == [(3 * TEXTS_AT_ONCE,)]
+
+
+def test_the_chunks_of_one_memory_are_written_together(pool: Pool) -> None:
+    long = derive(pool, *(words(16 * 40, start=1000 * number) for number in range(3)))
+    embedder = Breaking(1)
+    embedder.max_tokens = 16
+
+    with pytest.raises(KeyboardInterrupt):
+        embed_due(pool, embedder)
+
+    assert sorted(len(chunks(pool, memory_id)) for memory_id in long) == [0, 0, len(embedder.texts)]
+    assert len(embedder.texts) >= 40
+
+
+def test_a_job_whose_lease_is_lost_writes_no_further_part(pool: Pool) -> None:
+    derive(pool, *(f"line {number}" for number in range(3 * TEXTS_AT_ONCE)))
+
+    class Robbed(Listening):
+        def embed_passages(self, texts: Sequence[str]) -> list[Vector]:
+            if self.texts:
+                rows(pool, "update memsvc.jobs set ownership_token = gen_random_uuid()::text returning 1")
+            return super().embed_passages(texts)
+
+    with pool.transaction(OWNER) as conn:
+        (lease,) = jobs.claim(conn, [EMBED], worker_id="the worker", lease_for=timedelta(minutes=1))
+    embedder = Robbed()
+
+    with pytest.raises(LeaseLost):
+        embed.handle(pool, OWNER, embedder, lease)
+
+    assert len(embedder.texts) == 2 * TEXTS_AT_ONCE
+    assert rows(pool, "select count(*) from memsvc.chunk_embeddings") == [(TEXTS_AT_ONCE,)]
 
 
 # One memory, and no database.

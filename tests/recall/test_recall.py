@@ -306,6 +306,12 @@ def test_what_codex_does_not_use_is_recalled_only_when_asked_for(app: App, tmp_p
 
     assert "crontab" not in " ".join(hit.text for hit in usual.hits)
     assert "crontab" in all_of_it.hits[0].text
+    with app.pool.transaction(app.actor) as conn:
+        counted = conn.execute(
+            "select count(*) filter (where hidden_because is null), count(*) from memsvc.recallable"
+        ).fetchone()
+    assert (usual.coverage.total, all_of_it.coverage.total) == counted
+    assert usual.coverage.total < all_of_it.coverage.total
 
 
 def test_a_neighbour_lifts_a_turn_of_a_conversation(app: App) -> None:
