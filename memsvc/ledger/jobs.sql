@@ -68,7 +68,8 @@ where tenant_id = memsvc.current_tenant()
 -- The most urgent due jobs of a kind. The table derives due_at: not_before while pending, retry_at after an error,
 -- lease_until while running, so a job left behind by a dead worker comes back by itself and one partial index serves all.
 -- A lease is live while lease_until is later than now: due_at <= now() is its exact opposite. One kind, in
--- exactly the order of the index: otherwise each claim would read and sort the whole backlog.
+-- exactly the order of the index: otherwise each claim would read and sort the whole backlog. So would a plan that is
+-- kept for any limit: the number is written into the statement.
 with candidate as (
     select j.tenant_id, j.source_id, j.store, j.kind, j.job_key, j.status, j.ownership_token, j.worker_id, j.started_at,
         j.due_at
@@ -79,7 +80,7 @@ with candidate as (
       and j.status <> 'done'
       and j.due_at <= now()
     order by j.priority desc, j.due_at, j.source_id, j.job_key
-    limit %(limit)s
+    limit {limit}
     for update skip locked
 ),
 lost as (
