@@ -1,6 +1,6 @@
 -- name: begin
 -- set_config with true is SET LOCAL; one statement, sent with the one that begins. The catalogue answers every login.
-select exists (select from pg_catalog.pg_namespace where nspname = 'memsvc') as is_migrated,
+select to_regnamespace('memsvc') is not null as is_migrated,
     set_config('role', 'memsvc_service', true),
     set_config('memsvc.tenant_id', %(tenant_id)s, true),
     set_config('memsvc.principal_id', %(principal_id)s, true),
