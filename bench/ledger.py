@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from memsvc.db import embedded, migrate
@@ -161,11 +162,11 @@ def buffers(dsn: str, size: Size) -> Iterator[Metric]:
 
 def _buffers_of_a_claim(dsn: str) -> float:
     pool = Pool(dsn)
-    values = {"kind": KIND, "worker_id": "w", "lease_for": LEASE_FOR, "longest_lease": LEASE_FOR, "limit": 1}
+    values = {"kind": KIND, "worker_id": "w", "lease_for": LEASE_FOR, "longest_lease": LEASE_FOR}
     readings: list[int] = []
     for _ in range(5):
         with pool.transaction(OWNER) as conn:
-            query = "explain (analyze, buffers, format json) " + jobs.SQL["claim"]
+            query = sql.SQL("explain (analyze, buffers, format json) " + jobs.SQL["claim"]).format(limit=1)
             ((plan,),) = conn.execute(query, values).fetchall()
             top = plan[0]["Plan"]
             readings.append(top["Shared Hit Blocks"] + top["Shared Read Blocks"])
@@ -186,7 +187,7 @@ def _ours(dsn: str, count: int, *, batch: int, workers: int = 1) -> float:
 
     def work(number: int) -> None:
         while True:
-            with pool.transaction(OWNER) as conn:
+            with pool.transaction(OWNER, durable=False) as conn:  # as the worker does
                 leases = jobs.claim(conn, [KIND], worker_id=str(number), lease_for=LEASE_FOR, limit=batch)
             if not leases:
                 return
@@ -207,21 +208,23 @@ def _bare(dsn: str, count: int, *, batch: int) -> float:
     """The same statements from a bare loop on one connection: no pool, no values, no policy that is looked up."""
     _empty(dsn)
     _fill(dsn, "pending", count)
-    values = {"kind": KIND, "worker_id": "w", "lease_for": LEASE_FOR, "longest_lease": LEASE_FOR, "limit": batch}
+    values = {"kind": KIND, "worker_id": "w", "lease_for": LEASE_FOR, "longest_lease": LEASE_FOR}
+    claim = sql.SQL(jobs.SQL["claim"]).format(limit=batch)
     acting = {
         "tenant_id": str(OWNER.tenant_id),
         "principal_id": str(OWNER.principal_id),
         "statement_timeout": "30000",
         "lock_timeout": "10000",
         "idle_timeout": "60000",
+        "durable": True,
     }
     names = ("source_id", "kind", "job_key", "ownership_token", "worker_id", "lease_until", "input_watermark")
-    with psycopg.connect(dsn, autocommit=True, prepare_threshold=None) as conn:
+    with psycopg.connect(dsn, autocommit=True, prepare_threshold=0) as conn:
         began = time.perf_counter()
         while True:
             with conn.transaction():
-                conn.execute(pools.SQL["begin"], acting)
-                found = conn.execute(jobs.SQL["claim"], values).fetchall()
+                conn.execute(pools.SQL["begin"], acting | {"durable": False})
+                found = conn.execute(claim, values).fetchall()
             if not found:
                 break
             rows = [dict(zip(names, map(str, row), strict=False)) | {"rests_for": "0"} for row in found]

@@ -32,7 +32,7 @@ def numbered(query: str) -> str:
             names.append(match[1])
         return f"${names.index(match[1]) + 1}"
 
-    return PARAMETER.sub(number, query.replace("%%", "%")).rstrip(";")
+    return PARAMETER.sub(number, query.replace("%%", "%").replace("{limit}", "1")).rstrip(";")
 
 
 @pytest.mark.parametrize(("path", "name"), CASES, ids=[f"{p.stem}:{n}" for p, n in CASES])

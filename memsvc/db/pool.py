@@ -7,8 +7,8 @@ connection and a transaction-mode pooler may stand in between.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from math import ceil
 from typing import Any
@@ -32,11 +32,14 @@ CONNECT_WITHIN = timedelta(seconds=10)
 
 # How every connection is made, whatever the environment or the database would choose.
 CONNECTION: dict[str, Any] = {
-    # Prepared statements do not survive a transaction-mode pooler.
+    # Prepared statements do not survive a transaction-mode pooler: see keep_plans.
     "prepare_threshold": None,
     "client_encoding": "utf8",
     "application_name": "memsvc",
 }
+# Our statements count on seeing what others have committed meanwhile, whatever the database's default is.
+BEGIN = "begin isolation level read committed;\n"
+ONLY_WHEN_ASKED = 2**31  # executions
 LONGEST = 2**31 - 1  # milliseconds; PostgreSQL takes no more
 
 
@@ -57,9 +60,7 @@ class Pool:
             min_size=0,
             max_size=max_size,
             open=False,
-            configure=settle,
-            # A server that was restarted leaves dead connections behind: each is tried before it is lent.
-            check=ConnectionPool.check_connection,
+            configure=_configure,
             timeout=connect_within.total_seconds(),
             reconnect_timeout=connect_within.total_seconds(),
             kwargs={"autocommit": True, "connect_timeout": ceil(connect_within.total_seconds()), **CONNECTION},
@@ -77,17 +78,33 @@ class Pool:
         statement_within: timedelta = timedelta(seconds=30),
         lock_within: timedelta = timedelta(seconds=10),
         idle_within: timedelta = timedelta(seconds=60),
+        durable: bool = True,
     ) -> Iterator[Conn]:
         """
         One transaction that acts for somebody: committed at the end, rolled back when anything is raised.
+
+        One that is not `durable` does not wait for the disk: the server may forget it in a crash, as if it had never
+        been.
 
         Raises:
             DatabaseUnavailable: the server cannot be reached, or has no connection to spare.
             NotMigrated: there is no schema of ours there, or this login may not act for it.
         """
-        with self._connection() as conn, conn.transaction():
-            self._begin(conn, actor, statement_within, lock_within, idle_within)
-            yield conn
+        values = {
+            "tenant_id": str(actor.tenant_id),
+            "principal_id": str(actor.principal_id),
+            "statement_timeout": _milliseconds(statement_within),
+            "lock_timeout": _milliseconds(lock_within),
+            "idle_timeout": _milliseconds(idle_within),
+            "durable": durable,
+        }
+        conn = self._begun(values)
+        try:
+            with suppress(psycopg.Rollback):
+                yield conn
+                conn.commit()
+        finally:
+            self._end(conn)
 
     @contextmanager
     def listening(self, channel: str, *, name: str) -> Iterator[Conn]:
@@ -107,20 +124,41 @@ class Pool:
             conn.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
             yield conn
 
-    @contextmanager
-    def _connection(self) -> Iterator[Conn]:
+    def _begun(self, values: Mapping[str, object]) -> Conn:
+        """A connection within a transaction; the dead ones that a restarted server leaves behind are replaced."""
+        conn = self._lent()
+        try:
+            return self._begin(conn, values)
+        except psycopg.OperationalError:
+            if not conn.closed:
+                raise
+        self._pool.check()
+        return self._begin(self._lent(), values)
+
+    def _begin(self, conn: Conn, values: Mapping[str, object]) -> Conn:
+        try:
+            _act(conn, values)
+        except BaseException:
+            self._end(conn)
+            raise
+        return conn
+
+    def _end(self, conn: Conn) -> None:
+        """Give the connection back; what was not committed is undone, and what is dead is thrown away."""
+        with suppress(psycopg.Error):
+            if not conn.closed:
+                conn.rollback()
+        self._pool.putconn(conn)
+
+    def _lent(self) -> Conn:
         try:
             self._pool.open()  # nothing happens where it is open; two threads at once open it once
-            conn = self._pool.getconn()
+            return self._pool.getconn()
         except psycopg.OperationalError as exc:
             why = self._why_not() if isinstance(exc, PoolTimeout) else reason(exc)
             raise DatabaseUnavailable(
                 f"the database cannot be reached: {why}", mend="memsvc doctor says what is wrong"
             ) from exc
-        try:
-            yield conn
-        finally:
-            self._pool.putconn(conn)
 
     def _why_not(self) -> str:
         """The pool knows only that time ran out; the server, or its absence, says more."""
@@ -130,24 +168,20 @@ class Pool:
             return reason(exc)
         return "all connections are in use"
 
-    def _begin(
-        self, conn: Conn, actor: Actor, statement_within: timedelta, lock_within: timedelta, idle_within: timedelta
-    ) -> None:
-        values: dict[str, Any] = {
-            "tenant_id": str(actor.tenant_id),
-            "principal_id": str(actor.principal_id),
-            "statement_timeout": _milliseconds(statement_within),
-            "lock_timeout": _milliseconds(lock_within),
-            "idle_timeout": _milliseconds(idle_within),
-        }
-        try:
-            begun = conn.execute(SQL["begin"], values).fetchone()
-        except psycopg.errors.InvalidParameterValue as exc:  # role "memsvc_service" does not exist
-            raise not_migrated() from exc
-        except psycopg.errors.InsufficientPrivilege as exc:
-            raise not_admitted() from exc
-        if begun is None or not begun[0]:  # the role is there: it belongs to the whole server
-            raise not_migrated()
+
+def _act(conn: Conn, values: Mapping[str, object]) -> None:
+    """Begin, as somebody: two statements in one message, so values are bound here. The server binds for one only."""
+    try:
+        with psycopg.ClientCursor(conn) as cursor:
+            cursor.execute(BEGIN + SQL["begin"], values)
+            cursor.nextset()
+            begun = cursor.fetchone()
+    except psycopg.errors.InvalidParameterValue as exc:  # role "memsvc_service" does not exist
+        raise not_migrated() from exc
+    except psycopg.errors.InsufficientPrivilege as exc:
+        raise not_admitted() from exc
+    if begun is None or not begun[0]:  # the role is there: it belongs to the whole server
+        raise not_migrated()
 
 
 def checked(conninfo: str) -> str:
@@ -181,6 +215,22 @@ def settle(conn: Conn) -> None:
     """Our statements count on seeing what others have committed meanwhile, whatever the database's default is."""
     conn.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
     conn.adapters.register_dumper(str, AnyText)
+
+
+def keep_plans(conn: Conn) -> None:
+    """
+    Let `execute(..., prepare=True)` keep its plan where the connection goes to the server itself, and nowhere else.
+
+    A pooler hands out process ids of its own making, so that of the greeting is not that of the server's process.
+    Everything else is planned anew each time: what is right for one scope is wrong for another.
+    """
+    ((pid,),) = conn.execute(SQL["process"]).fetchall()
+    conn.prepare_threshold = ONLY_WHEN_ASKED if pid == conn.info.backend_pid else None
+
+
+def _configure(conn: Conn) -> None:
+    settle(conn)
+    keep_plans(conn)
 
 
 def reason(exc: BaseException) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from uuid import UUID
 
+from psycopg import sql
 from psycopg.rows import class_row
 
 from memsvc.db import queries
@@ -108,7 +109,8 @@ def _claim(conn: Conn, kind: str, found: Policy, worker_id: str, lease_for: time
     leases: list[Lease] = []
     while len(leases) < wanted:
         with conn.cursor(row_factory=class_row(Lease)) as cursor:
-            taken = cursor.execute(SQL["claim"], {**values, "limit": wanted - len(leases)}).fetchall()
+            limited = sql.SQL(SQL["claim"]).format(limit=wanted - len(leases))
+            taken = cursor.execute(limited, values, prepare=True).fetchall()
         allowed = [lease for lease in taken if lease.attempts <= found.max_attempts]
         for lease in taken:
             if lease.attempts > found.max_attempts:
@@ -155,7 +157,8 @@ def complete(conn: Conn, *leases: Lease, watermark: int | None = None) -> None:
         }
         for lease in leases
     )
-    ended = {token for (token,) in conn.execute(SQL["complete"], {"leases": rows, "watermark": watermark})}
+    values = {"leases": rows, "watermark": watermark}
+    ended = {token for (token,) in conn.execute(SQL["complete"], values, prepare=True)}
     for lease in leases:
         if lease.ownership_token not in ended:
             raise _lost(lease)

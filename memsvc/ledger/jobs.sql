@@ -68,18 +68,18 @@ where tenant_id = memsvc.current_tenant()
 -- The most urgent due jobs of a kind. The table derives due_at: not_before while pending, retry_at after an error,
 -- lease_until while running, so a job left behind by a dead worker comes back by itself and one partial index serves all.
 -- A lease is live while lease_until is later than now: due_at <= now() is its exact opposite. One kind, in
--- exactly the order of the index: otherwise each claim would read and sort the whole backlog.
+-- exactly the order of the index: otherwise each claim would read and sort the whole backlog. So would a plan that is
+-- kept for any limit: the number is written into the statement. The tenant is that of the policies.
 with candidate as (
     select j.tenant_id, j.source_id, j.store, j.kind, j.job_key, j.status, j.ownership_token, j.worker_id, j.started_at,
         j.due_at
     from memsvc.jobs j
-    where j.tenant_id = memsvc.current_tenant()
-      and j.kind = %(kind)s
+    where j.kind = %(kind)s
       and j.store = 'memsvc'
       and j.status <> 'done'
       and j.due_at <= now()
     order by j.priority desc, j.due_at, j.source_id, j.job_key
-    limit %(limit)s
+    limit {limit}
     for update skip locked
 ),
 lost as (
@@ -143,8 +143,7 @@ ended as (
         attempts = 0,
         last_success_watermark = greatest(j.last_success_watermark, given.input_watermark, %(watermark)s)
     from given
-    where j.tenant_id = memsvc.current_tenant()
-      and j.source_id = given.source_id
+    where j.source_id = given.source_id
       and j.store = 'memsvc'
       and j.kind = given.kind
       and j.job_key = given.job_key

@@ -16,7 +16,7 @@ def policies(conn: Conn, kinds: Sequence[str]) -> dict[str, Policy]:
     """What holds now for each of the kinds, in their order."""
     found = {kind: policy(kind) for kind in kinds}
     for kind, enabled, max_running, max_attempts, longest_lease in conn.execute(
-        SQL["settings"], {"kinds": list(found)}
+        SQL["settings"], {"kinds": list(found)}, prepare=True
     ):
         of_kind = found[kind]
         found[kind] = replace(

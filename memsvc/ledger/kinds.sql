@@ -1,9 +1,7 @@
 -- name: settings
 select kind, enabled, max_running, max_attempts, longest_lease
 from memsvc.job_kinds
-where tenant_id = memsvc.current_tenant()
-  and kind = any (%(kinds)s::text[])
-order by kind;
+where kind = any (%(kinds)s::text[]);
 
 -- name: settle
 insert into memsvc.job_kinds (tenant_id, kind, enabled, max_running, max_attempts, longest_lease)

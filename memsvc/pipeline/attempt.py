@@ -90,7 +90,8 @@ def take(work: Work, kind: str) -> Held | None:
         EmbedderUnavailable: the model cannot be had now; no job is held.
     """
     kinds = work.claims(kind)
-    with work.pool.transaction(work.actor, statement_within=CLAIM_WITHIN) as conn:
+    # A claim that a crash takes away leaves the job due, and its lease can complete nothing.
+    with work.pool.transaction(work.actor, statement_within=CLAIM_WITHIN, durable=False) as conn:
         leases = jobs.claim(conn, kinds, worker_id=work.worker_id, lease_for=work.lease_for)
     return Held(work, leases[0], work.handlers[kind]) if leases else None
 

@@ -106,10 +106,12 @@ alter table memsvc.job_kinds enable row level security;
 create policy readable on memsvc.jobs for select
     using (tenant_id = (select memsvc.current_tenant())
         and ((select memsvc.permits_tenant('read')) or scope_id in (select memsvc.permitted_scopes('read'))));
-create policy writable on memsvc.jobs for all
-    using (tenant_id = (select memsvc.current_tenant())
-        and ((select memsvc.permits_tenant('write')) or scope_id in (select memsvc.permitted_scopes('write'))))
+-- One policy a command: each one that applies is evaluated anew for each scan of a claim. Whoever may write may read.
+create policy addable on memsvc.jobs for insert
     with check (tenant_id = (select memsvc.current_tenant())
+        and ((select memsvc.permits_tenant('write')) or scope_id in (select memsvc.permitted_scopes('write'))));
+create policy writable on memsvc.jobs for update
+    using (tenant_id = (select memsvc.current_tenant())
         and ((select memsvc.permits_tenant('write')) or scope_id in (select memsvc.permitted_scopes('write'))));
 create policy tenant_reader on memsvc.job_attempts for select
     using (tenant_id = (select memsvc.current_tenant()) and (select memsvc.permits_tenant('read')));
@@ -117,9 +119,10 @@ create policy tenant_writer on memsvc.job_attempts for insert
     with check (tenant_id = (select memsvc.current_tenant()) and (select memsvc.permits_tenant('write')));
 create policy own_tenant on memsvc.job_kinds for select
     using (tenant_id = (select memsvc.current_tenant()));
-create policy admin_sets on memsvc.job_kinds for all
-    using (tenant_id = (select memsvc.current_tenant()) and (select memsvc.permits_tenant('admin')))
+create policy admin_adds on memsvc.job_kinds for insert
     with check (tenant_id = (select memsvc.current_tenant()) and (select memsvc.permits_tenant('admin')));
+create policy admin_sets on memsvc.job_kinds for update
+    using (tenant_id = (select memsvc.current_tenant()) and (select memsvc.permits_tenant('admin')));
 
 grant select, insert, update on memsvc.jobs, memsvc.job_kinds to memsvc_service;
 grant select, insert on memsvc.job_attempts to memsvc_service;

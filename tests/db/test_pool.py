@@ -66,11 +66,18 @@ def people(admin: psycopg.Connection[Any]) -> list[Actor]:
 
 
 def test_transaction_acts_as_the_service_for_its_actor(pool: Pool) -> None:
-    within = {"statement_within": timedelta(seconds=5), "lock_within": timedelta(seconds=2)}
-    with pool.transaction(OWNER, idle_within=timedelta(seconds=7), **within) as conn:
+    five, two, seven = (timedelta(seconds=seconds) for seconds in (5, 2, 7))
+    with pool.transaction(OWNER, statement_within=five, lock_within=two, idle_within=seven) as conn:
         expected = ("memsvc_service", "memsvc, extensions, public", "5s", "2s", "7s")
         assert conn.execute(STATE).fetchone() == (*expected, str(OWNER.tenant_id), str(OWNER.principal_id))
         assert principal(conn) == OWNER.principal_id
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_commit_is_waited_for_unless_its_loss_would_do_no_harm(narrow: Pool, durable: bool) -> None:
+    with narrow.transaction(OWNER, durable=durable) as conn:
+        assert conn.execute("show synchronous_commit").fetchone() == ("on" if durable else "off",)
+    assert conn.execute("show synchronous_commit").fetchone() == ("on",)
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -152,11 +159,13 @@ def test_first_transactions_of_many_threads_open_the_pool_once(dsn: str) -> None
             pool.close()
 
 
-def test_statements_are_never_prepared(narrow: Pool) -> None:
-    for number in range(20):
-        with narrow.transaction(OWNER) as conn:
-            conn.execute("select label from memsvc.sources where label = %s", [str(number)])
-            assert conn.execute("select count(*) from pg_prepared_statements").fetchone() == (0,)
+def test_plans_are_kept_where_that_is_asked_for(narrow: Pool) -> None:
+    assert kept_plans(narrow) == {"select label from memsvc.sources where label = $1": 20}
+
+
+def test_no_plan_is_kept_behind_a_pooler(narrow: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psycopg.ConnectionInfo, "backend_pid", 1)  # as a pooler's greeting says
+    assert kept_plans(narrow) == {}
 
 
 def test_default_isolation_of_the_database_does_not_matter(dsn: str, admin: psycopg.Connection[Any]) -> None:
@@ -349,6 +358,18 @@ def test_login_that_may_not_act_for_the_service_is_told_what_to_do(server: str, 
 
 
 # What the tests above stand on
+
+
+def kept_plans(pool: Pool) -> dict[str, int]:
+    """How often each statement that the server keeps was executed, after 20 transactions."""
+    for number in range(20):
+        with pool.transaction(OWNER) as conn:
+            conn.execute("select label from memsvc.sources where label = %s", [str(number)], prepare=True)
+            conn.execute("select id from memsvc.sources where label = %s", [str(number)])
+    with pool.transaction(OWNER) as conn:
+        return dict(
+            conn.execute("select statement, generic_plans + custom_plans from pg_prepared_statements").fetchall()
+        )
 
 
 def assert_not_migrated(conninfo: str, said: str) -> None:

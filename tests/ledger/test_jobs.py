@@ -668,8 +668,9 @@ def test_a_claim_reads_one_row_whatever_is_done_or_waiting(dsn: str, pool: Pool,
         admin.execute("analyze memsvc.jobs")
 
     with pool.transaction(OWNER) as conn:
-        values = {"kind": KIND, "worker_id": "one", "lease_for": MINUTE, "longest_lease": MINUTE, "limit": 1}
-        (answer,) = conn.execute("explain (analyze, format json) " + jobs.SQL["claim"], values).fetchone() or ("",)
+        values = {"kind": KIND, "worker_id": "one", "lease_for": MINUTE, "longest_lease": MINUTE}
+        query = sql.SQL("explain (analyze, format json) " + jobs.SQL["claim"]).format(limit=1)
+        (answer,) = conn.execute(query, values).fetchone() or ("",)
         raise psycopg.Rollback
 
     plans = answer if isinstance(answer, list) else json.loads(answer)
