@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from random import Random
+from threading import Event
 from uuid import UUID
 
 import pytest
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.json import Jsonb
 
 from memsvc.db import migrate
 from memsvc.db.pool import Conn
 from memsvc.embedding import indexes, vectors
 from memsvc.errors import DatabaseUnavailable
-from memsvc.service import doctor, server
+from memsvc.service import doctor, server, work
 from memsvc.service.app import App
 from memsvc.service.remember import RememberRequest, remember
+from memsvc.settings import Settings
+from tests.conftest import copied
 from tests.db.world import written
 
 MODEL = indexes.Model("hash:64", 64)
@@ -55,22 +60,42 @@ cross join lateral (
 """
 
 
+@pytest.fixture(scope="module")
+def full(server: str, template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The name of a database with more vectors than are compared one by one, to copy."""
+    with copied(server, template) as dsn:
+        with opened(dsn, tmp_path_factory.mktemp("full")) as app:
+            like = remember(app, RememberRequest("the first", scope="global"))
+            with app.pool.transaction(app.actor) as conn:
+                vectors.register(conn, app.embedder)
+        with migrate.connect(dsn) as admin:
+            admin.execute("set search_path = memsvc, extensions, public")
+            # The keys are right by construction; checking each would take the longest.
+            admin.execute("set session_replication_role = replica")
+            admin.execute(FILL, {"rows": indexes.THRESHOLD + 500, "like": like.id})
+            admin.execute("analyze memsvc.memories, memsvc.chunks, memsvc.chunk_embeddings")
+        yield str(conninfo_to_dict(dsn)["dbname"])
+
+
 @pytest.fixture
-def filled(app: App) -> UUID:
-    """A store with more vectors than are compared one by one; the scope they are in."""
-    like = remember(app, RememberRequest("the first", scope="global"))
-    with app.pool.transaction(app.actor) as conn:
-        vectors.register(conn, app.embedder)
-    with migrate.connect(app.database_url) as admin:
-        admin.execute("set search_path = memsvc, extensions, public")
-        # The keys are right by construction; checking each would take the longest.
-        admin.execute("set session_replication_role = replica")
-        admin.execute(FILL, {"rows": indexes.THRESHOLD + 500, "like": like.id})
-        admin.execute("analyze memsvc.memories, memsvc.chunks, memsvc.chunk_embeddings")
-        row = admin.execute("select scope_id from memsvc.memories where id = %s", [like.id]).fetchone()
+def large(server: str, full: str, tmp_path: Path) -> Iterator[App]:
+    """The service on a copy of it."""
+    with copied(server, full) as dsn, opened(dsn, tmp_path) as app:
+        yield app
+
+
+@pytest.fixture
+def scope(large: App) -> UUID:
+    """The scope that all is in."""
+    with large.pool.transaction(large.actor) as conn:
+        row = conn.execute("select distinct scope_id from memsvc.memories").fetchone()
     assert row is not None
-    scope: UUID = row[0]
-    return scope
+    found: UUID = row[0]
+    return found
+
+
+def opened(dsn: str, folder: Path) -> App:
+    return App(Settings(data_dir=folder, database_url=dsn, embedder="hash:64"), host="here")
 
 
 def asked(scope: UUID, chance: Random, **wanted: object) -> dict[str, object]:
@@ -91,65 +116,84 @@ def test_a_small_store_wants_no_index(app: App) -> None:
     assert has_index(app) is None
 
 
-def test_a_large_store_gets_an_index_that_finds_what_comparing_all_finds(app: App, filled: UUID) -> None:
+def test_a_large_store_gets_an_index_that_finds_what_comparing_all_finds(large: App, scope: UUID) -> None:
     chance = Random(1)
-    questions = [asked(filled, chance) for _ in range(10)] + [asked(filled, chance, kinds=["preference"])]
-    with app.pool.transaction(app.actor) as conn:
+    questions = [asked(scope, chance) for _ in range(10)] + [asked(scope, chance, kinds=["preference"])]
+    with large.pool.transaction(large.actor) as conn:
         before = [conn.execute(ASK, values).fetchall() for values in questions]
         assert before == [conn.execute(SCAN, values).fetchall() for values in questions]
-    assert [check.mend for check in doctor.doctor(app) if check.name == "vector indexes"] == ["memsvc migrate"]
+    assert [check.mend for check in doctor.doctor(large) if check.name == "vector indexes"] == ["memsvc migrate"]
 
-    assert server.migrate(app, dry_run=True).indexed == (MODEL.name,)
-    assert has_index(app) is None
-    assert server.migrate(app).indexed == (MODEL.name,)
+    assert server.migrate(large, dry_run=True).indexed == (MODEL.name,)
+    assert has_index(large) is None
+    assert server.migrate(large).indexed == (MODEL.name,)
 
-    assert server.migrate(app).indexed == ()
-    assert [check.ok for check in doctor.doctor(app) if check.name == "vector indexes"] == [True]
-    with app.pool.transaction(app.actor) as conn:
+    assert server.migrate(large).indexed == ()
+    assert [check.ok for check in doctor.doctor(large) if check.name == "vector indexes"] == [True]
+    with large.pool.transaction(large.actor) as conn:
         after = [conn.execute(ASK, values).fetchall() for values in questions]
     same = [len({*a} & {*b}) for a, b in zip(after, before, strict=True)]
     assert all(len(rows) == 20 for rows in after)
     assert sum(same) >= 0.95 * 20 * len(questions)
-    assert is_used(app, questions[0])
+    assert is_used(large, questions[0])
 
 
-def test_what_the_index_cannot_answer_in_full_is_compared_one_by_one(app: App, filled: UUID) -> None:
-    server.migrate(app)
-    with migrate.connect(app.database_url) as admin:
+def test_a_worker_builds_what_is_due_where_it_may(large: App, scope: UUID) -> None:
+    assert has_index(large) is None
+
+    work.work(large, once=True, stop=Event())
+
+    assert has_index(large) is not None
+
+
+def test_a_worker_that_may_not_build_goes_on(
+    large: App, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(indexes.BUILDING, "role", "nobody_of_that_name")
+
+    done = work.work(large, once=True, stop=Event())
+
+    assert (done.failed, has_index(large)) == (0, None)
+    assert "no index over vectors" in caplog.text
+
+
+def test_what_the_index_cannot_answer_in_full_is_compared_one_by_one(large: App, scope: UUID) -> None:
+    server.migrate(large)
+    with migrate.connect(large.database_url) as admin:
         admin.execute("update memsvc.memories set kind = 'failure' where text in ('row 17', 'row 8000', 'row 10400')")
-    values = asked(filled, Random(2), kinds=["failure"])
-    with app.pool.transaction(app.actor) as conn:
+    values = asked(scope, Random(2), kinds=["failure"])
+    with large.pool.transaction(large.actor) as conn:
         found = conn.execute(ASK, values).fetchall()
         assert found == conn.execute(SCAN, values).fetchall()
     assert len(found) == 3
 
 
-def test_an_index_whose_building_was_cut_short_is_built_anew(app: App, filled: UUID) -> None:
-    server.migrate(app)
-    with migrate.connect(app.database_url) as admin:
+def test_an_index_whose_building_was_cut_short_is_built_anew(large: App, scope: UUID) -> None:
+    server.migrate(large)
+    with migrate.connect(large.database_url) as admin:
         admin.execute(
-            "update pg_index set indisvalid = false where indexrelid = %s::regclass", [f"memsvc.{has_index(app)}"]
+            "update pg_index set indisvalid = false where indexrelid = %s::regclass", [f"memsvc.{has_index(large)}"]
         )
-    assert has_index(app) is None
+    assert has_index(large) is None
 
-    assert server.migrate(app).indexed == (MODEL.name,)
-    assert has_index(app) is not None
+    assert server.migrate(large).indexed == (MODEL.name,)
+    assert has_index(large) is not None
 
 
-def test_a_login_that_may_not_build_says_so(app: App, filled: UUID) -> None:
-    with migrate.connect(app.database_url) as admin:
+def test_a_login_that_may_not_build_says_so(large: App, scope: UUID) -> None:
+    with migrate.connect(large.database_url) as admin:
         admin.execute("create role reader login")
         try:
             with pytest.raises(DatabaseUnavailable, match="memsvc_owner"):
-                indexes.build(make_conninfo(app.database_url, user="reader"), MODEL)
+                indexes.build(make_conninfo(large.database_url, user="reader"), MODEL)
         finally:
             admin.execute("drop role reader")
 
 
-def test_questions_leave_the_planner_as_it_was(app: App, filled: UUID) -> None:
-    server.migrate(app)
-    with app.pool.transaction(app.actor) as conn:
-        conn.execute(ASK, asked(filled, Random(3)))
+def test_questions_leave_the_planner_as_it_was(large: App, scope: UUID) -> None:
+    server.migrate(large)
+    with large.pool.transaction(large.actor) as conn:
+        conn.execute(ASK, asked(scope, Random(3)))
         assert conn.execute("show enable_sort").fetchone() == ("on",)
 
 
