@@ -18,6 +18,8 @@ from memsvc.errors import DatabaseUnavailable, WrongMajorVersion
 # Written into postgresql.conf once, where a person may change them. The log must not hold the text of a memory, so a
 # failing statement, and the row it failed on, stay out of it.
 _CONFIGURATION = {
+    # A busy worker's jobs leave thousands of dead rows a minute.
+    "autovacuum_naptime": "5s",
     "jit": "off",
     "log_checkpoints": "off",
     "log_error_verbosity": "terse",

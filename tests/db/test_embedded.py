@@ -143,6 +143,7 @@ def test_settings_of_the_server(settings: Settings) -> None:
     wanted = {
         "listen_addresses": "",
         "unix_socket_permissions": "0700",
+        "autovacuum_naptime": "5s",
         "shared_buffers": "128MB",
         "max_connections": "100",
         "fsync": "on",
