@@ -220,8 +220,7 @@ def _read_and_hash(export: Path) -> None:
 def _embedding(app: App, export: Path, measured: Measured) -> None:
     inner = app.embedder
     inner.embed_passages(["warm"])
-    # Only what this step brings in is to be embedded.
-    _empty_ledger(app)
+    _put_off(app)
     run_import(app, ImportRequest("codex", export, source=export.name))
     recording = Recording(inner)
     app.__dict__["embedder"] = recording
@@ -235,7 +234,7 @@ def _embedding(app: App, export: Path, measured: Measured) -> None:
 
 def _killed(app: App, export: Path, measured: Measured) -> None:
     """Kill a worker in the middle of its work; what it held is what it loses."""
-    _empty_ledger(app)
+    _put_off(app)
     run_import(app, ImportRequest("codex", export, source=export.name))
     environment = {**os.environ, "MEMSVC_DATABASE_URL": app.database_url, "MEMSVC_EMBEDDER": app.settings.embedder}
     command = [sys.executable, "-c", "from memsvc.faces.cli import main; main()", "worker", "--once"]
@@ -250,16 +249,21 @@ def _killed(app: App, export: Path, measured: Measured) -> None:
     measured.add("left", _jobs(app, "pending"))
 
 
-def _empty_ledger(app: App) -> None:
+def _put_off(app: App) -> None:
+    """What earlier steps brought in is not to be embedded now; without its job the worker would make it a new one."""
     with psycopg.connect(app.database_url, autocommit=True) as conn:
-        conn.execute("delete from memsvc.job_attempts")
-        conn.execute("delete from memsvc.jobs where store = 'memsvc'")
+        conn.execute(
+            "update memsvc.jobs set not_before = now() + interval '1 day' where store = 'memsvc' and status = 'pending'"
+        )
 
 
 def _jobs(app: App, status: str) -> int:
+    """How many jobs of the export in whose midst the worker is killed have come to this."""
     with app.pool.transaction(app.actor) as conn:
         row = conn.execute(
-            "select count(*) from memsvc.jobs where store = 'memsvc' and status = %s", [status]
+            "select count(*) from memsvc.jobs where store = 'memsvc' and status = %s"
+            " and source_id = (select id from memsvc.sources where label = 'kill')",
+            [status],
         ).fetchone()
     return int(row[0]) if row else 0
 

@@ -9,8 +9,9 @@ from memsvc.embedding.embedder import Vector
 
 T = TypeVar("T")
 
-# For a model that runs on this machine's processor: larger batches cost memory and gain no speed.
-MOST = 8
+# For a model that runs on this machine's processor: larger batches gain no speed there, and few texts at hand differ so
+# much in length that they would hold more padding (of the 80 texts of a session output 9 % in eights, 4 % in fours).
+MOST = 4
 MOST_TOKENS = 4096
 
 
