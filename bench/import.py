@@ -2,9 +2,9 @@
 How fast an import is, next to what bounds it: Postgres taking in the same bytes, SQLite reading them, the model alone.
 
 I1: session outputs that are new (read, kept, written) / a logged COPY of the same rows into an equal indexed table.
-I2: the same outputs again, unchanged / reading them from SQLite and hashing them.
+I2: a whole import again, unchanged / reading its outputs from SQLite and hashing them.
 I3: embedding through the worker / the bare model over the same texts; and jobs of which work was lost on kill -9.
-Beside them, without a goal: a whole first import, which derives memories, and a whole unchanged one.
+Beside them, without a goal: a whole first import, which derives memories, and the outputs again, row by row.
 
 Rounds are interleaved: each measures everything once, on rows of its own.
 """
@@ -271,9 +271,7 @@ def _jobs(app: App, status: str) -> int:
 def _report(measured: Measured, rows: int, *, as_json: bool) -> None:
     values = measured.values
     _line("I1 first import of outputs / COPY", measured.ratio("outputs first", "COPY"), GOALS["I1"], "COPY", as_json)
-    _line(
-        "I2 outputs again / SQLite + sha256", measured.ratio("outputs again", "SQLite"), GOALS["I2"], "SQLite", as_json
-    )
+    _line("I2 import again / SQLite + sha256", measured.ratio("import again", "SQLite"), GOALS["I2"], "SQLite", as_json)
     _line("I3 worker / bare model", measured.ratio("worker", "model"), GOALS["I3"], "model", as_json)
     _line("I3 jobs lost on kill -9 (at most)", values["lost"], GOALS["I3 lost"], None, as_json)
     for name in ("outputs first", "COPY", "outputs again", "SQLite", "import first", "import again"):

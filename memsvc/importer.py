@@ -42,6 +42,14 @@ class Importer(Protocol):
 
     name: str
 
+    def digest(self, path: Path) -> bytes | None:
+        """
+        A hash over everything that `open` would read, in its place; None where there is no telling.
+
+        Two exports with one digest give the same rows and warnings.
+        """
+        ...
+
     def open(self, path: Path) -> AbstractContextManager[Export]:
         """
         Take a private copy of the export and open it; the copy is gone when the context ends.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 from memsvc.errors import BadExport
-from memsvc_importers import codex_copy, codex_files, codex_layout, codex_private, codex_survey
+from memsvc_importers import codex_copy, codex_digest, codex_files, codex_layout, codex_private, codex_survey
 from memsvc_importers.codex_database import Database
 from memsvc_importers.codex_early_tables import EARLY
 from memsvc_importers.codex_export import CodexExport
@@ -42,6 +42,12 @@ class CodexImporter:
                 mend = "set TMPDIR to a folder with more room" if exc.errno == errno.ENOSPC else None
                 raise BadExport(f"{path} could not be copied: {exc.strerror}", mend=mend) from exc
             yield export
+
+    def digest(self, path: Path) -> bytes | None:
+        """One hash over everything that would be read; None where something cannot be."""
+        with suppress(OSError, BadExport):
+            return codex_digest.digest(path, _sources(path))
+        return None
 
 
 def _opened(path: Path, private: Path, stack: ExitStack) -> CodexExport:

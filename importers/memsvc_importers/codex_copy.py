@@ -13,6 +13,7 @@ from memsvc.errors import BadExport
 _MAGIC = b"SQLite format 3\0"
 _WAL_VERSIONS = b"\x02\x02"  # bytes 18 and 19 of the header: written, and to be read, through a WAL
 _WAL_HEADER = 32
+SIDECARS = ("-wal", "-journal")
 _ATTEMPTS = 12
 _PAUSE = 0.05  # seconds
 
@@ -79,8 +80,8 @@ def moment(source: Path) -> Moment:
     return Moment(
         inode=stat.st_ino,
         main=(stat.st_size, stat.st_mtime_ns),
-        journal=_size_and_time(_sidecar(source, "-journal")),
-        wal=_start(_sidecar(source, "-wal")),
+        journal=_size_and_time(sidecar(source, "-journal")),
+        wal=_start(sidecar(source, "-wal")),
         wal_mode=header[18:20] == _WAL_VERSIONS,
     )
 
@@ -100,15 +101,15 @@ def _attempt(source: Path, target: Path) -> Copied:
 
 def _copy_files(source: Path, target: Path) -> None:
     shutil.copyfile(source, target)
-    for suffix in ("-wal", "-journal"):
+    for suffix in SIDECARS:
         beside = Path(f"{target}{suffix}")
         beside.unlink(missing_ok=True)
         # It may vanish between two looks: whoever closes the database last removes its sidecars.
         with suppress(FileNotFoundError):
-            shutil.copyfile(_sidecar(source, suffix), beside)
+            shutil.copyfile(sidecar(source, suffix), beside)
 
 
-def _sidecar(source: Path, suffix: str) -> Path:
+def sidecar(source: Path, suffix: str) -> Path:
     """SQLite keeps the sidecars of a linked database beside the file that the link leads to."""
     real = Path(f"{source.resolve()}{suffix}")
     return real if real.exists() else Path(f"{source}{suffix}")

@@ -45,11 +45,13 @@ def copy(home: Path, into: Path, warn: Callable[[str], None]) -> Files:
         if (home / name).is_symlink():
             warn(f"{name} is a symbolic link and was not followed")
         elif (home / name).is_dir():
-            paths += [path for path in _regular_files(home, name, warn) if _copied(home, path, into, warn)]
+            paths += [path for path in regular_files(home, name, warn) if _copied(home, path, into, warn)]
     return Files(into, tuple(sorted(paths)))
 
 
-def _regular_files(home: Path, folder: str, warn: Callable[[str], None]) -> Iterator[str]:
+def regular_files(home: Path, folder: str, warn: Callable[[str], None]) -> Iterator[str]:
+    """The files to copy below a folder of a home, by their path from there."""
+
     def unreadable(exc: OSError) -> None:
         warn(f"{os.fspath(exc.filename)!r} could not be read: {exc.strerror}")
 

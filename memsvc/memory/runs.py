@@ -39,6 +39,19 @@ class Run:
     updated_at: datetime
 
 
+@dataclass(frozen=True)
+class Earlier:
+    """A complete run, and the state that it left its source in."""
+
+    source_id: UUID
+    label: str
+    stores: list[str]
+    counts: dict[str, dict[str, int]]
+    failures: list[dict[str, str]]
+    warnings: list[str]
+    state_sha256: bytes
+
+
 def start(conn: Conn, source_id: UUID, path: str) -> UUID:
     """A new run, running."""
     row = conn.execute(SQL["start"], {"source_id": source_id, "path": path}).fetchone()
@@ -64,6 +77,23 @@ def finish(
             "warnings": Jsonb(list(warnings)),
         },
     )
+
+
+def remember_state(conn: Conn, run_id: UUID, request: bytes, state: bytes, stores: Sequence[str]) -> None:
+    """What a complete run was asked to do, and the state that it leaves the source in."""
+    conn.execute(SQL["remember_state"], {"run_id": run_id, "request": request, "state": state, "stores": list(stores)})
+
+
+def earlier(conn: Conn, request: bytes) -> Earlier | None:
+    """The last run that was asked the same."""
+    with conn.cursor(row_factory=class_row(Earlier)) as cursor:
+        return cursor.execute(SQL["earlier"], {"request": request}).fetchone()
+
+
+def state_sha256(conn: Conn, source_id: UUID) -> bytes:
+    """A hash over all that decides what an import does with its rows."""
+    row = conn.execute(SQL["state"], {"source_id": source_id}).fetchone()
+    return bytes(row[0]) if row else b""
 
 
 def recent(conn: Conn, *, limit: int = 20) -> list[Run]:

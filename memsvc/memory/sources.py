@@ -57,7 +57,12 @@ def identify(conn: Conn, importer: str, identity: Identity, *, label: str | None
 
 def lock(conn: Conn, source: Source) -> None:
     """Keep every other import of the source out until the transaction ends."""
-    conn.execute(SQL["lock_source"], {"source_id": source.id})
+    lock_id(conn, source.id)
+
+
+def lock_id(conn: Conn, source_id: UUID) -> None:
+    """The same for a source of which only the id is known."""
+    conn.execute(SQL["lock_source"], {"source_id": source_id})
 
 
 def saw_export(conn: Conn, source: Source, identity: Identity) -> None:

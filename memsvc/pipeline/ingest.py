@@ -30,6 +30,7 @@ from memsvc.model.export import FileRow, Identity, JobRow, OutputRow, ProgressRo
 from memsvc.model.principal import Actor
 from memsvc.model.report import IngestReport, Outcome, RejectedRow, Tally, Upserted
 from memsvc.model.scope import ProjectIdentity, identity
+from memsvc.pipeline import unchanged
 from memsvc.pipeline.batches import batches, watermark
 from memsvc.pipeline.embed import output_job
 
@@ -54,6 +55,7 @@ class Ingest:
     run_id: UUID
     report: IngestReport
     exact: bool = True
+    request: bytes | None = None
     from_newest: bool = False
     projects: dict[ProjectIdentity, UUID] = field(default_factory=dict)
     handbooks: dict[str, bytes] = field(default_factory=dict)
@@ -82,18 +84,40 @@ def ingest(
         UnknownImporter, BadExport: there is nothing to read.
         AmbiguousSource: the export fits several sources.
     """
-    with importer.find(importer_name).open(path) as export:
+    reader = importer.find(importer_name)
+    digest = reader.digest(path)
+    request = unchanged.request_sha256(importer_name, path, digest, host=host, label=label)
+    # Cutting secrets out of the originals looks at more than what an import brings.
+    if request is not None and not redact_originals and (same := _same(pool, actor, request, path, dry_run=dry_run)):
+        return same
+    with reader.open(path) as export:
         if not export.identity.thread_ids and label is None:
             return _nothing(export, dry_run=dry_run)
         with _transactions(pool, actor, dry_run=dry_run) as begin:
             with begin() as conn:
                 work = _start(conn, actor, importer_name, path, export, label=label, host=host)
             work.report.dry_run, work.exact = dry_run, not redact_originals
+            # Somebody may have written to it before it was copied.
+            work.request = request if work.exact and reader.digest(path) == digest else None
             _write_all(begin, work, export, progress)
             work.report.warnings.extend(export.warnings)
             with begin() as conn:
                 _finish(conn, work)
         return work.report
+
+
+def _same(pool: Pool, actor: Actor, request: bytes, path: Path, *, dry_run: bool) -> IngestReport | None:
+    """The report of an import that changes nothing because it has been done."""
+    with _transactions(pool, actor, dry_run=dry_run) as begin, begin() as conn:
+        earlier = unchanged.find(conn, request)
+        if earlier is None:
+            return None
+        report = unchanged.report(conn, earlier)
+        report.dry_run = dry_run
+        run_id = runs.start(conn, earlier.source_id, as_text(str(path.absolute())))
+        runs.finish(conn, run_id, _counts(report), failures=earlier.failures, warnings=report.warnings)
+        runs.remember_state(conn, run_id, request, earlier.state_sha256, earlier.stores)
+    return report
 
 
 @contextmanager
@@ -150,7 +174,7 @@ def _start(
 def _finish(conn: Conn, work: Ingest) -> None:
     sources.lock(conn, work.source)  # before its row, as each batch takes them
     if work.report.redacted:
-        work.report.warnings.append(f"secrets cut out: {work.report.redacted}")
+        work.report.warnings.append(f"{unchanged.CUT_OUT}{work.report.redacted}")
     if not work.exact:
         originals.cut_secrets(conn, work.source.id)
     sources.saw_export(conn, work.source, work.identity)
@@ -164,6 +188,9 @@ def _finish(conn: Conn, work: Ingest) -> None:
         failures=[asdict(row) for row in work.report.rejected],
         warnings=work.report.warnings,
     )
+    if work.request is not None:
+        state = runs.state_sha256(conn, work.source.id)
+        runs.remember_state(conn, work.run_id, work.request, state, work.report.stores)
     logger.info("import of %s complete: %s", work.source.label, _counts(work.report))
 
 

@@ -32,6 +32,8 @@ _SIGN = (
     r"[ \t]{0,40}(?:\*\*[ \t]?)?"
 )
 _PATTERNS = {word: re.compile(rf"(?P<name>{re.escape(word)}\d{{0,2}}){_SIGN}") for word in (*_STRONG, *_WEAK)}
+# What the words begin with: where that is missing, so is the word.
+_STEMS = ("pass", "kennwort", "pwd", "secret", "credential", *_WEAK)
 _LITERAL = re.compile(
     r"[fFbBrRuU]{0,2}(?P<mark>\\{0,3}[\"'`])(?P<value>(?:(?!(?P=mark))(?:\\.|[^\n\\])){1,4096})(?P=mark)"
 )
@@ -127,8 +129,9 @@ def find(text: str) -> Iterator[Found]:
 
 def _names(text: str) -> Iterator[_Name]:
     lowered = _lowered(text)
+    stems = tuple(stem for stem in _STEMS if stem in lowered)
     for word, pattern in _PATTERNS.items():
-        if word in lowered:
+        if word.startswith(stems):
             yield from filter(None, (_name(text, lowered, word, match) for match in pattern.finditer(lowered)))
 
 

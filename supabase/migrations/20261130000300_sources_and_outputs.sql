@@ -143,7 +143,8 @@ create table memsvc.consolidation_progress (
 );
 
 -- One run of an importer: the checkpoint moves in the transaction that writes the batch. backend_pid is the connection
--- that wrote it: when that is gone, so is the importer.
+-- that wrote it: when that is gone, so is the importer. The hashes of a complete run, of what was asked and of the state it
+-- left, tell whether the same import would change anything.
 create table memsvc.import_runs (
     tenant_id uuid not null,
     id uuid not null default gen_random_uuid(),
@@ -156,6 +157,9 @@ create table memsvc.import_runs (
     failures jsonb not null default '[]',
     warnings jsonb not null default '[]',
     backend_pid integer,
+    request_sha256 bytea,
+    state_sha256 bytea,
+    stores text[] not null default '{}',
     started_at timestamptz not null default now(),
     updated_at timestamptz not null default now(),
     constraint import_runs_pkey primary key (tenant_id, id),
@@ -164,6 +168,7 @@ create table memsvc.import_runs (
     constraint complete_has_success check (status <> 'complete' or last_success_at is not null)
 );
 create index import_runs_source on memsvc.import_runs (tenant_id, source_id, started_at desc);
+create index import_runs_request on memsvc.import_runs (tenant_id, request_sha256, started_at desc);
 
 -- Rows that no table can take. The values are as exported: text, numbers, or {"hex": ...} for bytes that are no text.
 create table memsvc.import_rejects (

@@ -75,6 +75,9 @@ create index memories_document on memsvc.memories (tenant_id, source_id, store, 
 -- Neighbours in a conversation: the turns, or the lines of one session output, before and after.
 create index memories_conversation on memsvc.memories (tenant_id, scope_id, source_id, session, ordinal)
     where session is not null and retired_at is null;
+-- How many memories came of a source is counted at each import of it; equal keys take little room.
+create index memories_derived on memsvc.memories (tenant_id, source_id, scope_id)
+    where rule_set is not null and retired_at is null;
 create index memories_recency on memsvc.memories (tenant_id, scope_id, said_at desc, id) where retired_at is null;
 -- What one says twice in a scope is one memory, unless it was said in another place of a conversation.
 create unique index memories_said_once on memsvc.memories
