@@ -16,7 +16,7 @@ from memsvc.derivation.fences import Fence, Fences
 from memsvc.derivation.labels import Label
 from memsvc.derivation.lines import Line, lines
 
-_BULLET = re.compile(r"\s*+([-*+]|\d{1,9}[.)])(?:\s++|$)")
+_BULLET = re.compile(r"\s*+([-*+•◦‣▪●–—](?=\s|$)|\d{1,9}[.)](?=\s|$)|・)\s*+")
 _TASK = re.compile(r"task(?:\s+#?\d{1,6}\b)?(?:\s*[:.)]\s*|\s+[–—-]\s+|\s*$)|task\s+#?\d{1,6}\s+", re.IGNORECASE)
 _FIELD = re.compile(r"\**(task|task_group|task_outcome|[Oo]utcome)\**[ \t]*:\**(.*)", re.DOTALL)
 _OUTCOME = re.compile(r"(?:success|partial|fail|failed|failure|uncertain|unknown)\.?", re.IGNORECASE)
@@ -225,9 +225,9 @@ def _field(line: Line, words: str) -> Field | None:
 
 
 def _bullet(line: Line, *, wrapped: bool) -> Item | Labelled | None:
-    """`wrapped`: the line follows prose, where a number and a dot may just be how a sentence goes on."""
+    """`wrapped`: the line follows prose, where a number and a dot, or a dash, may just be how a sentence goes on."""
     match = _BULLET.match(line.text)
-    if not match or (wrapped and match[1][0].isdigit() and match[1][:-1] != "1"):
+    if not match or (wrapped and (match[1] in "–—" or (match[1][0].isdigit() and match[1][:-1] != "1"))):
         return None
     text = line.text[match.end() :]
     found = labels.known(text.strip())

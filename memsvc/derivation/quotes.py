@@ -30,6 +30,14 @@ _USER_BEFORE = re.compile(
 _USER_BEHIND = re.compile(
     rf"[\s,.:;()–—-]*(?:{_SAID} (?:the |der |die )?{_USER}|(?:the |der |die )?{_USER} {_SAID})", re.IGNORECASE
 )
+# Japanese says who before the quote and that it was said behind it; Chinese has no blanks between.
+_JAPANESE_USER_BEFORE = re.compile(r"(?:ユーザー|利用者)(?:さん)?(?:は|が|も|から)[^。！？\n]{0,60}$")
+_JAPANESE_SAID_BEHIND = re.compile(
+    r"\s*と(?:の)?(?:言|述べ|頼|依頼|指示|書|要求|要望|回答|答|指摘|質問|尋ね|伝え|主張|希望|お願い)"
+)
+_CHINESE_USER_BEFORE = re.compile(
+    r"用户(?:[^。！？\n]{0,20}?)(?:说|要求|写道|写|问|表示|指出|回答|强调)(?:[^。！？\n]{0,10})[：:，,]?\s*$"
+)
 _TOOL_BEFORE = re.compile(
     r"(?:\b(?:outputs?|stdout|stderr|traceback|exception|ausgabe|fehlermeldung|fehler)\s*(?:was|is|reads?|said|war)?\s*:"
     r"|\boutput (?:was|is|read|said)|\bprinted|\berror(?: message)?(?: (?:was|is|of|said))?\s*:?"
@@ -50,9 +58,19 @@ def users_words(prose: str, *, anywhere: bool = False) -> str | None:
         return None
     hidden = _CODE.sub(_blot, prose)
     for match in _QUOTED.finditer(hidden):
-        if anywhere or _USER_BEFORE.search(_before(hidden, match)) or _USER_BEHIND.match(hidden, match.end()):
+        if anywhere or _are_users(hidden, match):
             return prose[match.start(match.lastindex or 0) : match.end(match.lastindex or 0)].strip() or None
     return None
+
+
+def _are_users(prose: str, quote: re.Match[str]) -> bool:
+    before, end = _before(prose, quote), quote.end()
+    return bool(
+        _USER_BEFORE.search(before)
+        or _USER_BEHIND.match(prose, end)
+        or _CHINESE_USER_BEFORE.search(before)
+        or (_JAPANESE_USER_BEFORE.search(before) and _JAPANESE_SAID_BEHIND.match(prose, end))
+    )
 
 
 def tools_words(prose: str) -> str | None:

@@ -153,6 +153,9 @@ def test_front_matter_in_every_state(text: str, expected: list[str]) -> None:
     ("text", "expected"),
     [
         ("- a\n* b\n+ c\n1. d\n2) e\n-\tf\n", ["a", "b", "c", "d", "e", "f"]),
+        ("• a\n– b\n— c\n● d\n  ‣ nested\n・e\n・ f\n", ["a", "b", "c", "d\n  ‣ nested", "e", "f"]),
+        ("it was late\n– and dark –\n- a\n", ["it was late\n– and dark –", "a"]),
+        ("– 3 degrees\n–4 degrees\n", ["3 degrees\n–4 degrees"]),
         ("- a\n  goes on\n- b\n", ["a\n  goes on", "b"]),
         ("- a\nwrapped\n\nalone\n", ["a\nwrapped", "alone"]),
         ("- a\n  - nested\n    - deeper\n- b\n", ["a\n  - nested\n    - deeper", "b"]),
@@ -197,6 +200,13 @@ def test_lists_paragraphs_and_code(text: str, expected: list[str]) -> None:
         ("Failures and how to do differently:", "failure"),
         ("References", "reference"),
         ("Commands that helped:", "note"),
+        ("Wiederverwendbares Wissen:", "knowledge"),
+        ("Fehlschläge:", "failure"),
+        ("### ユーザーの好み", "preference"),
+        ("再利用可能な知識：", "knowledge"),
+        ("失敗と対策:", "failure"),
+        ("用户偏好：", "preference"),
+        ("役に立ったコマンド：", "note"),
     ],
 )
 def test_a_label_names_the_kind_of_its_list(label: str, kind: str) -> None:
