@@ -144,6 +144,8 @@ def _lowered(text: str) -> str:
 def _name(text: str, lowered: str, word: str, match: re.Match[str]) -> _Name | None:
     starts_at = match.start()
     head = lowered[max(starts_at - _LONGEST_NAME, 0) : starts_at]
+    if not match["sign"] and "--" not in head:
+        return None
     unfit = (word == "key" and not _KEY_OF.search(head[-16:])) or (word == "pass" and not head.endswith(("_", "-")))
     if unfit or head.endswith("[redacted_"):
         return None
