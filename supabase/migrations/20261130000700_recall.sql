@@ -199,7 +199,7 @@ set enable_sort = off
 as $body$
 begin
     perform set_config('hnsw.iterative_scan', 'relaxed_order', true),
-        set_config('hnsw.ef_search', least(1000, greatest(200, sqrt(size)))::integer::text, true),
+        set_config('hnsw.ef_search', least(1000, greatest(400, sqrt(size)))::integer::text, true),
         set_config('hnsw.max_scan_tuples', greatest(20000, size / 4)::integer::text, true);
     return query execute format($query$
         select near.memory_id
