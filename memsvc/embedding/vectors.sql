@@ -56,7 +56,7 @@ with given as materialized (
     select *
     from json_to_recordset(%(rows)s::json) as g (
         scope_id uuid, memory_id uuid, view text, starts_at integer, ends_at integer, text_sha256 bytea,
-        dimension integer, embedding extensions.halfvec)
+        dimension integer, embedding halfvec)
 ),
 added as (
     insert into memsvc.chunks (tenant_id, scope_id, memory_id, view, starts_at, ends_at, text_sha256)

@@ -13,6 +13,7 @@ from uuid import UUID
 
 import pytest
 
+from memsvc.db import migrate
 from memsvc.db.pool import Conn, Pool
 from memsvc.errors import NotFound, WrongUse
 from memsvc.model.principal import OWNER
@@ -390,3 +391,16 @@ def test_language_is_told_by_script_and_small_words(conn: Conn, text: str, langu
 def test_pairs_of_characters_stand_for_words_without_blanks(conn: Conn) -> None:
     row = conn.execute("select tsvector_to_array(memsvc.bigrams(%s)), memsvc.bigrams('words')::text", ["pnpmで実行"])
     assert row.fetchone() == (["で", "で実", "実", "実行", "行"], "")
+
+
+def test_memories_are_embedded_and_recalled_wherever_pgvector_lies(app: App) -> None:
+    with migrate.connect(app.database_url) as admin:
+        admin.execute("alter extension vector set schema public")
+    remember(app, RememberRequest("the kiln is hot", scope="global"))
+
+    done = work.work(app, once=True, stop=Event())
+
+    assert (done.completed, done.failed) == (1, 0)
+    result = ask(app, "the kiln is hot")
+    assert (result.hits[0].text, result.hits[0].parts.vector) == ("the kiln is hot", pytest.approx(1, abs=0.01))
+    assert (result.coverage.embedded, result.coverage.total) == (1, 1)
